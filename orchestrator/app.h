@@ -1,0 +1,14 @@
+/* app.h - what handlers and background work share; made in cli/serve.c, passed, never global. */
+#pragma once
+
+#include "orchestrator/config.h"
+
+struct app { /* borrowed parts, owned by cli/serve.c */
+    const struct config *config;
+    struct db *db;
+    struct store *store;
+    struct session_table *sessions;
+    struct service *service;
+};
+
+#define CARREL_VERSION "0.1.0"

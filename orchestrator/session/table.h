@@ -1,0 +1,100 @@
+/*
+ * table.h - all sessions: which one a call means, which have a sandbox, who has to give theirs up.
+ *
+ * One lock guards the table and the guarded members of its sessions; it is never held across I/O of engine or
+ * disk (rows of new sessions excepted: they are written before anybody can see the session). Lock order:
+ * table, then an execution's lock.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "orchestrator/session/session.h"
+
+struct session_table;
+
+struct session_env { /* borrowed, outlives the table */
+    const struct config *config;
+    struct db *db;
+    struct store *store;
+    struct engine *engine;
+    const char *instance;
+    const char *boxes_dir;
+};
+
+int session_table_new(const struct session_env *env, struct session_table **ret,
+                      struct error *err) MUST_CHECK;
+/* Leaves the sandboxes running for a successor; all executions must have ended. NULL is fine. */
+void session_table_free(struct session_table *t);
+const struct session_env *session_table_env(const struct session_table *t);
+
+/* ---- which session ---- */
+
+struct session_hint { /* what a request says about its session; borrowed, NULL when absent */
+    const char *session_id, *entity_id;
+};
+
+/* The principal's session that the hint means, or a new one. Gives it pinned. ret_new may be NULL. */
+int session_resolve(struct session_table *t, const struct principal *p, const struct session_hint *hint,
+                    struct session **ret, bool *ret_new, struct error *err) MUST_CHECK;
+/* By id, pinned. ERR_NOT_FOUND: unknown, or not the principal's: the two look alike. */
+int session_find(struct session_table *t, const struct principal *p, const char *id, struct session **ret,
+                 struct error *err) MUST_CHECK;
+void session_unpin(struct session *s); /* NULL is fine */
+DEFINE_CLEANUP(struct session *, session_unpin)
+
+/* May the principal see this session's files? (Its own; agent and skill storage will widen it.) */
+bool session_visible(const struct session *s, const struct principal *p);
+
+/* ---- its sandbox ---- */
+
+/*
+ * Makes sure that the session has a sandbox and keeps it from being evicted until session_leave(). Blocks
+ * while one starts; waits its turn for a free place up to QUEUE_WAIT_SECONDS, then ERR_BUSY. ERR_UNAVAILABLE:
+ * engine away.
+ */
+int session_enter(struct session *s, bool *ret_started, struct error *err) MUST_CHECK;
+void session_leave(struct session *s);
+/* Removes a sandbox that is gone, mute or broken, unless somebody did since generation. Python variables are
+ * lost. */
+void session_drop_sandbox(struct session *s, unsigned generation, const char *reason);
+/* Between enter and leave: drop and enter anew. */
+int session_replace_sandbox(struct session *s, unsigned generation, const char *reason,
+                            struct error *err) MUST_CHECK;
+unsigned session_generation(struct session *s);
+char *session_run_dir(struct session *s); /* where its runner listens; the caller frees */
+void session_container(struct session *s, char ret[ENGINE_ID_SIZE]); /* "" when it has none */
+
+/* A container died, as the engine's events tell: its session is stored. Unknown ids are ignored. */
+void session_table_container_died(struct session_table *t, const char *container_id, const char *reason);
+/* Drops the sandboxes of live sessions that the engine does not show as running: after events were missed. */
+int session_table_reconcile(struct session_table *t, struct error *err) MUST_CHECK;
+/* Once at start, before any call: takes running sandboxes back into their sessions, removes strays of ours.
+ */
+int session_table_recover(struct session_table *t, struct error *err) MUST_CHECK;
+/* One round of upkeep: idle sessions lose their sandbox, the others are told that we live, last uses are
+ * saved. */
+void session_table_tick(struct session_table *t);
+
+struct session_counts {
+    unsigned live, starting, executing, cleaned; /* cleaned: evicted or idle since the start */
+};
+void session_table_counts(struct session_table *t, struct session_counts *ret);
+
+/* ---- turns: on the workspace, on the kernel ---- */
+
+/* Waits for the exclusive use of the session's workspace, opening it if need be. Borrowed until _end(). */
+int session_workspace_begin(struct session *s, struct workspace **ret, struct error *err) MUST_CHECK;
+void session_workspace_end(struct session *s);
+void session_workspace_refresh(
+    struct session *s); /* files were uploaded to it: its next execution places them */
+
+/* Python's state, under the lock. take_lost: tells once that variables were lost; the caller frees the
+ * reason. */
+void session_python_ran(struct session *s);
+void session_python_lost(struct session *s, const char *reason); /* nothing when Python never ran */
+bool session_python_is_lost(struct session *s);
+char *session_python_take_lost(struct session *s);
+
+pthread_mutex_t *session_table_lock(struct session_table *t);
+pthread_cond_t *session_table_changed(struct session_table *t); /* broadcast when anything guarded changes */
