@@ -48,13 +48,15 @@ static inline int steal_fd(int *fd)
     return v;
 }
 
+#define NEVER_NULL __attribute__((returns_nonnull))
+
 /* All of these abort when memory is out; for small allocations of a size no client controls. */
-void *xcalloc(size_t n, size_t size);
-void *xrealloc_array(void *p, size_t n, size_t size);
+void *xcalloc(size_t n, size_t size) NEVER_NULL;
+void *xrealloc_array(void *p, size_t n, size_t size) NEVER_NULL;
 char *xstrdup(const char *s); /* NULL gives NULL */
-char *xstrndup(const char *s, size_t n);
-char *xmemdup(const void *p, size_t n); /* n bytes, NUL bytes too, and a NUL behind them */
-char *xasprintf(const char *fmt, ...) PRINTF_LIKE(1, 2);
+char *xstrndup(const char *s, size_t n) NEVER_NULL;
+char *xmemdup(const void *p, size_t n) NEVER_NULL; /* n bytes, NUL bytes too, and a NUL behind them */
+char *xasprintf(const char *fmt, ...) PRINTF_LIKE(1, 2) NEVER_NULL;
 
 bool str_eq(const char *a, const char *b); /* NULL equals only NULL */
 bool str_starts(const char *s, const char *prefix);

@@ -16,7 +16,7 @@ int buf_reserve(struct buf *b, size_t n, char **ret, struct error *err)
 {
     if (n > b->max || b->len > b->max - n)
         return error_set(err, ERR_LIMIT, "more than %zu bytes", b->max);
-    if (b->len + n + 1 > b->cap) {
+    if (!b->data || b->len + n + 1 > b->cap) {
         size_t cap = b->cap ? b->cap : 64;
         while (cap < b->len + n + 1)
             cap *= 2;
@@ -39,7 +39,7 @@ int buf_add(struct buf *b, const void *p, size_t n, struct error *err)
     if (n > 0)
         memcpy(to, p, n);
     b->len += n;
-    b->data[b->len] = '\0';
+    *(to + n) = '\0';
     return 0;
 }
 
@@ -68,6 +68,11 @@ void buf_consume(struct buf *b, size_t n)
     }
     if (b->data)
         b->data[b->len] = '\0';
+}
+
+bool buf_is(const struct buf *b, const char *text)
+{
+    return b->len == strlen(text) && (b->len == 0 || memcmp(b->data, text, b->len) == 0);
 }
 
 char *buf_take(struct buf *b)

@@ -1,5 +1,6 @@
 #include "common/clock.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -14,6 +15,14 @@ static int64_t now_us(clockid_t which)
 int64_t clock_mono_us(void) { return now_us(CLOCK_MONOTONIC); }
 int64_t clock_mono_ms(void) { return now_us(CLOCK_MONOTONIC) / 1000; }
 int64_t clock_real_ms(void) { return now_us(CLOCK_REALTIME) / 1000; }
+
+int clock_left_ms(int64_t deadline_ms)
+{
+    if (deadline_ms < 0)
+        return -1;
+    int64_t left = deadline_ms - clock_mono_ms();
+    return left < 0 ? 0 : left > INT_MAX ? INT_MAX : (int)left;
+}
 
 void clock_iso(int64_t real_ms, char out[CLOCK_ISO_SIZE])
 {

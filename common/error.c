@@ -23,7 +23,7 @@ static const char *const kind_names[] = {
 };
 _Static_assert(ARRAY_LEN(kind_names) == ERR_KIND_COUNT, "every kind has a row");
 
-int error_set(struct error *err, enum error_kind kind, const char *fmt, ...)
+void error_set_to(struct error *err, enum error_kind kind, const char *fmt, ...)
 {
     va_list ap;
 
@@ -32,7 +32,6 @@ int error_set(struct error *err, enum error_kind kind, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(err->msg, sizeof err->msg, fmt, ap);
     va_end(ap);
-    return -1;
 }
 
 static enum error_kind kind_of_errno(int errnum)
@@ -51,7 +50,7 @@ static enum error_kind kind_of_errno(int errnum)
     }
 }
 
-int error_errno(struct error *err, int errnum, const char *fmt, ...)
+void error_set_errno(struct error *err, int errnum, const char *fmt, ...)
 {
     va_list ap;
 
@@ -62,10 +61,9 @@ int error_errno(struct error *err, int errnum, const char *fmt, ...)
     va_end(ap);
     if (n >= 0 && (size_t)n < sizeof err->msg)
         (void)snprintf(err->msg + n, sizeof err->msg - (size_t)n, ": %s", strerrordesc_np(errnum));
-    return -1;
 }
 
-int error_wrap(struct error *err, const char *fmt, ...)
+void error_prefix(struct error *err, const char *fmt, ...)
 {
     char old[sizeof err->msg];
     va_list ap;
@@ -76,7 +74,6 @@ int error_wrap(struct error *err, const char *fmt, ...)
     va_end(ap);
     if (n >= 0 && (size_t)n < sizeof err->msg)
         (void)snprintf(err->msg + n, sizeof err->msg - (size_t)n, ": %s", old);
-    return -1;
 }
 
 const char *error_kind_name(enum error_kind kind) { return kind_names[kind]; }

@@ -27,9 +27,17 @@ struct error {
     char msg[400];
 };
 
-/* All of these return -1, so that a failing function reads `return error_set(...)`. */
-int error_set(struct error *err, enum error_kind kind, const char *fmt, ...) PRINTF_LIKE(3, 4);
-int error_errno(struct error *err, int errnum, const char *fmt, ...) PRINTF_LIKE(3, 4); /* "fmt: strerror" */
-int error_wrap(struct error *err, const char *fmt, ...) PRINTF_LIKE(2, 3);              /* "fmt: old message" */
+/*
+ * All of these are -1, so that a failing function reads `return error_set(...)`. Macros, so that compilers
+ * and analysers see the constant: an opaque function might return 0 for all they know.
+ */
+#define error_set(...) (error_set_to(__VA_ARGS__), error_failure())
+#define error_errno(...) (error_set_errno(__VA_ARGS__), error_failure()) /* "fmt: strerror" */
+#define error_wrap(...) (error_prefix(__VA_ARGS__), error_failure())     /* "fmt: old message" */
+
+static inline int error_failure(void) { return -1; }
+void error_set_to(struct error *err, enum error_kind kind, const char *fmt, ...) PRINTF_LIKE(3, 4);
+void error_set_errno(struct error *err, int errnum, const char *fmt, ...) PRINTF_LIKE(3, 4);
+void error_prefix(struct error *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 const char *error_kind_name(enum error_kind kind); /* the machine word of the HTTP answer: "not_found" */

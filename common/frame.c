@@ -69,13 +69,16 @@ int frame_write(int fd, enum frame_type type, const void *payload, size_t len, s
             return -1;
         sent = sizeof header;
     }
-    return fd_write_all(fd, (const char *)payload + (sent - sizeof header), len - (sent - sizeof header), err);
+    sent -= sizeof header;
+    if (sent == len)
+        return 0; /* payload may be NULL */
+    return fd_write_all(fd, (const char *)payload + sent, len - sent, err);
 }
 
 void frame_reader_init(struct frame_reader *r, uint32_t max_payload)
 {
     *r = (struct frame_reader){ .max_payload = max_payload };
-    buf_init(&r->buf, (size_t)max_payload + FRAME_HEADER + 256 * 1024);
+    buf_init(&r->buf, (size_t)max_payload + FRAME_HEADER + (size_t)256 * 1024);
 }
 
 void frame_reader_done(struct frame_reader *r) { buf_done(&r->buf); }
@@ -134,7 +137,9 @@ int frame_reader_next(struct frame_reader *r, struct frame *ret, bool *ret_have,
     }
     if (r->buf.len - at < FRAME_HEADER + (size_t)len)
         return 0;
-    *ret = (struct frame){ .type = (enum frame_type)type, .payload = r->buf.data + at + FRAME_HEADER, .len = len };
+    *ret = (struct frame){ .type = (enum frame_type)type,
+                           .payload = r->buf.data + at + FRAME_HEADER,
+                           .len = len };
     r->used = at + FRAME_HEADER + len;
     *ret_have = true;
     return 0;

@@ -1,10 +1,10 @@
 /*
  * frame.h - what orchestrator and runner say to each other over the sandbox's Unix socket. libc only.
  *
- * A frame is u32 length (big endian, of the payload) | u8 type | payload. STDOUT and STDERR carry the program's
- * bytes as they are; every other payload is one JSON object, given below by its keys. A connection opens with
- * HELLO in both directions and then does one of: follow one execution (RUN or ATTACH, with CANCEL allowed
- * meanwhile), or ask (LIST, CANCEL, ACK, MANIFEST), as often as it likes.
+ * A frame is u32 length (big endian, of the payload) | u8 type | payload. STDOUT and STDERR carry the
+ * program's bytes as they are; every other payload is one JSON object, given below by its keys. A connection
+ * opens with HELLO in both directions and then does one of: follow one execution (RUN or ATTACH, with CANCEL
+ * allowed meanwhile), or ask (LIST, CANCEL, ACK, MANIFEST), as often as it likes.
  */
 #pragma once
 
@@ -14,13 +14,15 @@
 #define FRAME_PROTOCOL_OLDEST 1 /* still understood: the last two are spoken */
 #define FRAME_HEADER 5
 
-/* Largest payloads accepted. A runner reads requests with code in them; whatever comes out is bounded tighter. */
+/* Largest payloads accepted. A runner reads requests with code in them; whatever comes out is bounded
+ * tighter. */
 #define FRAME_MAX_REQUEST ((uint32_t)80 * 1024 * 1024)
 #define FRAME_MAX_EVENT ((uint32_t)24 * 1024 * 1024)
 
 enum frame_type {
     /* both ways */
-    FRAME_HELLO = 1, /* protocol, oldest, program; from the runner also kernel: "starting" "idle" "busy" "dead" */
+    FRAME_HELLO =
+        1, /* protocol, oldest, program; from the runner also kernel: "starting" "idle" "busy" "dead" */
 
     /* orchestrator to runner */
     FRAME_RUN = 10, /* id, lang (canonical name), code, args[], stdin: text | null, timeout_ms,
@@ -36,19 +38,21 @@ enum frame_type {
     FRAME_REFUSED,      /* message: an unknown id, a malformed request, too many executions */
 
     /* runner to orchestrator: the events of the followed execution, counted from 0 */
-    FRAME_STARTED = 50, /* {}: it left the queue, its time limit runs */
-    FRAME_STDOUT,       /* bytes */
-    FRAME_STDERR,       /* bytes; a Python traceback is here too, free of escapes */
-    FRAME_RESULT,       /* data: {mime: text}, file: name in the workspace | null. The last expression's value;
-                           its text/plain was also sent as STDOUT */
-    FRAME_DISPLAY,      /* the same for display() and figures */
-    FRAME_ERROR,        /* ename, evalue, traceback[] of a Python exception */
-    FRAME_END,          /* always last:
-                           reason: "ok" | "error" (non-zero exit, exception) | "compile" | "timeout" |
-                                   "output_limit" | "oom" | "signal" | "cancelled" | "kernel_died" | "not_started"
-                           code, signal: "SIGSEGV" | null, message: a sentence for people | null (not sent as
-                           STDERR), wall_ms, cpu_ms, memory (bytes, peak), truncated, kernel_lost (the session's
-                           Python variables are gone), skipped_displays */
+    FRAME_STARTED =
+        50,        /* it left the queue, its time limit runs. kernel_lost: a sentence when the kernel, with
+                      the variables, was lost between two executions, which no END could say | null */
+    FRAME_STDOUT,  /* bytes */
+    FRAME_STDERR,  /* bytes; a Python traceback is here too, free of escapes */
+    FRAME_RESULT,  /* data: {mime: text}, file: name in the workspace | null. The last expression's value;
+                      its text/plain was also sent as STDOUT */
+    FRAME_DISPLAY, /* the same for display() and figures */
+    FRAME_ERROR,   /* ename, evalue, traceback[] of a Python exception */
+    FRAME_END,     /* always last:
+                      reason: "ok" | "error" (non-zero exit, exception) | "compile" | "timeout" |
+                              "output_limit" | "oom" | "signal" | "cancelled" | "kernel_died" | "not_started"
+                      code, signal: "SIGSEGV" | null, message: a sentence for people | null (not sent as
+                      STDERR), wall_ms, cpu_ms, memory (bytes, peak), truncated, kernel_lost (the session's
+                      Python variables are gone), skipped_displays */
 };
 
 struct frame {
@@ -77,7 +81,9 @@ struct frame_reader {
 void frame_reader_init(struct frame_reader *r, uint32_t max_payload);
 void frame_reader_done(struct frame_reader *r);
 int frame_reader_feed(struct frame_reader *r, const void *data, size_t len, struct error *err) MUST_CHECK;
-/* Reads what fd has (one read(2)) into the decoder. Gives false at end of file. EAGAIN counts as nothing read. */
+/* Reads what fd has (one read(2)) into the decoder. Gives false at end of file. EAGAIN counts as nothing
+ * read. */
 int frame_reader_fill(struct frame_reader *r, int fd, bool *ret_open, struct error *err) MUST_CHECK;
 /* Gives true and a frame, or false when more bytes are needed. ERR_UPSTREAM: unknown type or too long. */
-int frame_reader_next(struct frame_reader *r, struct frame *ret, bool *ret_have, struct error *err) MUST_CHECK;
+int frame_reader_next(struct frame_reader *r, struct frame *ret, bool *ret_have,
+                      struct error *err) MUST_CHECK;

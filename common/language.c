@@ -2,6 +2,8 @@
 
 #include <strings.h>
 
+#define LIBDIR "/usr/local/lib/carrel" /* the image's own helpers */
+
 static const struct language languages[] = {
     {
         .name = "py",
@@ -23,15 +25,15 @@ static const struct language languages[] = {
         .runtime = "node",
         .aliases = { "javascript", "node" },
         .source = "main.js",
-        .run = { "node", "{src}" },
+        .run = { "node", LIBDIR "/run.cjs", "{src}" },
     },
     {
         .name = "ts",
         .runtime = "typescript",
         .aliases = { "typescript" },
         .source = "main.ts",
-        .compile = { "esbuild", "--log-level=warning", "{src}", "--outfile={dir}/main.js" },
-        .run = { "node", "{dir}/main.js" },
+        .compile = { LIBDIR "/ts-compile", "{src}", "{dir}/main.js" },
+        .run = { "node", "--enable-source-maps", LIBDIR "/run.cjs", "{dir}/main.js" },
     },
     {
         .name = "go",
@@ -45,7 +47,8 @@ static const struct language languages[] = {
         .name = "c",
         .runtime = "c",
         .source = "main.c",
-        .compile = { "gcc", "-std=gnu17", "-O1", "-g1", "-pthread", "-o", "{dir}/main", "{src}", "-lm" },
+        .compile = { "gcc", "-std=gnu17", "-O1", "-g1", "-pthread", "-iquote", "/mnt/data", "-o",
+                     "{dir}/main", "{src}", "-lm" },
         .run = { "{dir}/main" },
     },
     {
@@ -53,7 +56,8 @@ static const struct language languages[] = {
         .runtime = "cpp",
         .aliases = { "c++", "cxx" },
         .source = "main.cpp",
-        .compile = { "g++", "-std=gnu++20", "-O1", "-g1", "-pthread", "-o", "{dir}/main", "{src}", "-lm" },
+        .compile = { "g++", "-std=gnu++20", "-O1", "-g1", "-pthread", "-iquote", "/mnt/data", "-o",
+                     "{dir}/main", "{src}", "-lm" },
         .run = { "{dir}/main" },
     },
 };

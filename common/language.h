@@ -1,4 +1,5 @@
-/* language.h - the one table of languages; both programs and the documentation are made from it. libc only. */
+/* language.h - the one table of languages; both programs and the documentation are made from it. libc only.
+ */
 #pragma once
 
 #include "common/base.h"
@@ -12,8 +13,8 @@ struct language {
     bool kernel;            /* runs in the session's Jupyter kernel, not as a process */
     const char *source;     /* name of the source file in the build directory: "main.c" */
     /*
-     * Commands, NULL-terminated; a word may contain {src} (the source file's path) and {dir} (the build directory).
-     * The arguments of the execution follow the last word of run.
+     * Commands, NULL-terminated; a word may contain {src} (the source file's path) and {dir} (the build
+     * directory). The arguments of the execution follow the last word of run.
      */
     const char *compile[LANGUAGE_MAX_WORDS]; /* empty: nothing to compile */
     const char *run[LANGUAGE_MAX_WORDS];
@@ -22,4 +23,5 @@ struct language {
 
 size_t language_count(void);
 const struct language *language_at(size_t i);
-const struct language *language_find(const char *name); /* by name or alias, case-insensitive; NULL: unknown */
+const struct language *
+language_find(const char *name); /* by name or alias, case-insensitive; NULL: unknown */

@@ -73,11 +73,10 @@ void log_write(enum log_level level, const char *where, const char *fmt, ...)
                      "\"session\":\"%s\",\"message\":\"%s\"}\n",
                      when, level_names[level], stem, where, request_context, session_context, text);
     else
-        n = snprintf(line, sizeof line, "%s %-5s %.*s %s%s%s%s%s%s%s\n", when, level_names[level], stem, where,
-                     text, request_context[0] || session_context[0] ? " " : "",
+        n = snprintf(line, sizeof line, "%s %-5s %.*s %s%s%s%s%s%s%s\n", when, level_names[level], stem,
+                     where, text, request_context[0] || session_context[0] ? " " : "",
                      request_context[0] ? "request=" : "", request_context,
-                     session_context[0] ? " session=" : "", session_context,
-                     "");
+                     session_context[0] ? " session=" : "", session_context, "");
     if (n > 0)
         IGNORE(write(STDERR_FILENO, line, MIN((size_t)n, sizeof line - 1)));
 }

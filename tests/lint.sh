@@ -56,7 +56,8 @@ OWNERS
 # ---- banned calls, each with the one place that may
 ban() { # pattern, why, allowed file
     found=$(grep -rnE "(^|[^_a-zA-Z0-9\"])($1)[[:space:]]*\(" common orchestrator runner --include='*.[ch]' |
-        grep -vE "^(${3:-none}):" | grep -vE '^[^:]*:[0-9]+: *(/?\*|//)')
+        sed 's,/\*.*,,' | grep -E "(^|[^_a-zA-Z0-9\"])($1)[[:space:]]*\(" |
+        grep -vE "^(${3:-none}):" | grep -vE '^[^:]*:[0-9]+: *(\*|//)')
     [ -z "$found" ] || fail "$2:
 $found"
 }
@@ -64,9 +65,9 @@ ban 'atoi|atol|atof|sprintf|vsprintf|strcpy|strcat|strncpy|strncat|strtok|gets|a
 ban 'strtol|strtoul|strtoll|strtoull|strtod' 'numbers are parsed in one place' 'orchestrator/config.c|common/number.c'
 ban 'strtoimax|strtoumax' 'numbers are parsed in one place' 'orchestrator/config.c|common/number.c'
 ban 'getenv|secure_getenv' 'the environment is read in config.c' 'orchestrator/config.c|runner/main.c'
-ban 'exit' 'exit outside main' 'none'
+ban 'exit' 'exit outside main'
 opens=$(grep -rnE '(^|[^_a-zA-Z0-9])(open|openat|socket|accept4|pipe2|eventfd|signalfd|epoll_create1)[[:space:]]*\(' \
-    common orchestrator runner --include='*.c' | grep -vE 'CLOEXEC|OPEN_|_FLAGS|^[^:]*:[0-9]+: *(/?\*|//)|static ')
+    common orchestrator runner --include='*.c' | grep -vE 'CLOEXEC|OPEN_|_FLAGS|->open\(|^[^:]*:[0-9]+: *(/?\*|//)|static ')
 [ -z "$opens" ] || fail "a descriptor without CLOEXEC on the same line:
 $opens"
 
@@ -80,7 +81,7 @@ done
 weak=$(grep -rnE 'assert_true\((1|true)\)|skip\(\)|@unittest.skip|pytest.skip|xfail' tests e2e images --include='*.c' --include='*.py' --include='*.mjs')
 [ -z "$weak" ] || fail "tests that cannot fail or are skipped:
 $weak"
-todo=$(grep -rnE 'TODO|FIXME|XXX|not implemented' common orchestrator runner --include='*.[ch]')
+todo=$(grep -rnE 'TODO|FIXME|\bXXX\b|not implemented' common orchestrator runner --include='*.[ch]')
 [ -z "$todo" ] || fail "unfinished places:
 $todo"
 
@@ -92,7 +93,7 @@ tidy=$(echo $sources | xargs -P "$(nproc)" -n 3 sh -c 'flags=$0; exec clang-tidy
 $tidy"
 # shellcheck disable=SC2086
 cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --enable=warning,portability -D_GNU_SOURCE -I. \
-    --suppress=missingIncludeSystem --suppress=nullPointerOutOfMemory $sources || fail "cppcheck"
+    --suppress=missingIncludeSystem --suppress=unknownMacro --suppress=nullPointerOutOfMemory $sources || fail "cppcheck"
 
 [ $bad -eq 0 ] && echo "lint: passed"
 exit $bad

@@ -53,8 +53,8 @@ static bool is_high(int u) { return u >= 0xd800 && u <= 0xdbff; }
 static bool is_low(int u) { return u >= 0xdc00 && u <= 0xdfff; }
 
 /*
- * Rewrites each "\uD8xx" escape that has no partner as "\uFFFD", in place (same length). JavaScript and Python
- * clients send such text; jansson refuses the whole document for it.
+ * Rewrites each "\uD8xx" escape that has no partner as "\uFFFD", in place (same length). JavaScript and
+ * Python clients send such text; jansson refuses the whole document for it.
  */
 static void replace_lone_surrogates(char *text, size_t len)
 {
@@ -73,7 +73,7 @@ static void replace_lone_surrogates(char *text, size_t len)
             continue;
         }
         if (is_high(unit) || is_low(unit))
-            memcpy(p + 1, "FFFD", 4);
+            memcpy(p + 1, "FFFD", 4); // NOLINT(bugprone-not-null-terminated-result): in the middle of a text
     }
 }
 
@@ -95,7 +95,8 @@ static int load(const char *text, size_t len, json_t **ret, struct error *err)
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
 
     if (!root)
-        return error_set(err, ERR_INVALID, "bad JSON at line %d column %d: %.160s", je.line, je.column, je.text);
+        return error_set(err, ERR_INVALID, "bad JSON at line %d column %d: %.160s", je.line, je.column,
+                         je.text);
     *ret = root;
     return 0;
 }
@@ -108,12 +109,11 @@ int jsonx_parse(const char *text, size_t len, json_t **ret, struct error *err)
         return -1;
     if (!has_surrogate_escape(text, len))
         return load(text, len, ret, err);
-    auto_free char *copy = malloc(len + 1);
-    if (!copy)
-        return error_set(err, ERR_LIMIT, "no memory for %zu bytes of JSON", len);
-    memcpy(copy, text, len);
-    replace_lone_surrogates(copy, len);
-    return load(copy, len, ret, err);
+    auto_buf struct buf copy = { .max = len + 1 };
+    if (buf_add(&copy, text, len, err) < 0)
+        return -1;
+    replace_lone_surrogates(copy.data, copy.len);
+    return load(copy.data, copy.len, ret, err);
 }
 
 int jsonx_parse_repaired(const char *text, size_t len, json_t **ret, struct error *err)
@@ -130,8 +130,8 @@ static int check_length(const struct json_field *f, size_t len, const char *unit
     if ((int64_t)len < f->min && len == 0)
         return error_set(err, ERR_INVALID, "%s: must not be empty", f->key);
     if ((int64_t)len < f->min || (int64_t)len > f->max)
-        return error_set(err, ERR_INVALID, "%s: must be %" PRId64 " to %" PRId64 " %s", f->key, f->min, f->max,
-                         unit);
+        return error_set(err, ERR_INVALID, "%s: must be %" PRId64 " to %" PRId64 " %s", f->key, f->min,
+                         f->max, unit);
     return 0;
 }
 
@@ -153,6 +153,25 @@ static int fill_string(json_t *v, const struct json_field *f, void *dst, struct 
     return 0;
 }
 
+static int fill_int(json_t *v, const struct json_field *f, int64_t *dst, struct error *err)
+{
+    const double exact =
+        9007199254740992.0; /* 2^53: beyond, the conversion below would be undefined or a guess */
+    double real = json_real_value(v);
+    int64_t n;
+
+    if (json_is_integer(v))
+        n = json_integer_value(v);
+    else if (json_is_real(v) && real >= -exact && real <= exact && real == (double)(int64_t)real)
+        n = (int64_t)real; /* a client written in JavaScript may send 5000.0 */
+    else
+        return error_set(err, ERR_INVALID, "%s: expected an integer", f->key);
+    if (n < f->min || n > f->max)
+        return error_set(err, ERR_INVALID, "%s: must be %" PRId64 "..%" PRId64, f->key, f->min, f->max);
+    *dst = n;
+    return 0;
+}
+
 static int fill_one(json_t *v, const struct json_field *f, void *out, struct error *err)
 {
     void *dst = (char *)out + f->offset;
@@ -161,17 +180,8 @@ static int fill_one(json_t *v, const struct json_field *f, void *out, struct err
     case JSONX_STRING:
     case JSONX_TEXT:
         return fill_string(v, f, dst, err);
-    case JSONX_INT: {
-        /* A client written in JavaScript may send 5000.0. */
-        double real = json_number_value(v);
-        if (!json_is_number(v) || real != (double)(int64_t)real)
-            return error_set(err, ERR_INVALID, "%s: expected an integer", f->key);
-        int64_t n = json_is_integer(v) ? json_integer_value(v) : (int64_t)real;
-        if (n < f->min || n > f->max)
-            return error_set(err, ERR_INVALID, "%s: must be %" PRId64 "..%" PRId64, f->key, f->min, f->max);
-        *(int64_t *)dst = n;
-        return 0;
-    }
+    case JSONX_INT:
+        return fill_int(v, f, dst, err);
     case JSONX_BOOL:
         if (!json_is_boolean(v))
             return error_set(err, ERR_INVALID, "%s: expected true or false", f->key);
@@ -221,7 +231,24 @@ int jsonx_unpack(json_t *obj, struct error *err, const char *fmt, ...)
     return r == 0 ? 0 : error_set(err, ERR_UPSTREAM, "unexpected JSON: %.160s", je.text);
 }
 
-/* Length of the UTF-8 sequence at p (n bytes left), or 0 when it is not one (Unicode 15, table 3-7). */
+/* What the second byte of a sequence may be at least and at most (Unicode 15, table 3-7). */
+static bool second_fits(unsigned char first, unsigned char second)
+{
+    switch (first) {
+    case 0xe0:
+        return second >= 0xa0; /* shorter forms exist below */
+    case 0xed:
+        return second <= 0x9f; /* surrogates */
+    case 0xf0:
+        return second >= 0x90;
+    case 0xf4:
+        return second <= 0x8f; /* beyond U+10FFFF */
+    default:
+        return true;
+    }
+}
+
+/* Length of the UTF-8 sequence at p (n bytes left), or 0 when it is not one. */
 static size_t utf8_len(const unsigned char *p, size_t n)
 {
     size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
@@ -231,10 +258,7 @@ static size_t utf8_len(const unsigned char *p, size_t n)
     for (size_t i = 1; i < len; i++)
         if ((p[i] & 0xc0) != 0x80)
             return 0;
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) ||
-        (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return len;
+    return len == 1 || second_fits(p[0], p[1]) ? len : 0;
 }
 
 int jsonx_repair_utf8(const char *bytes, size_t len, struct buf *out, struct error *err)
@@ -277,5 +301,17 @@ char *jsonx_dump(const json_t *doc, size_t *ret_len)
         abort(); /* every string in a document passed jsonx_text() or a parser: only memory can be short */
     if (ret_len)
         *ret_len = strlen(text);
+    return text;
+}
+
+char *jsonx_dump_line(const json_t *doc, size_t *ret_len)
+{
+    size_t len = 0;
+    char *text = jsonx_dump(doc, &len);
+
+    text = xrealloc_array(text, len + 2, 1);
+    text[len++] = '\n';
+    text[len] = '\0';
+    *ret_len = len;
     return text;
 }

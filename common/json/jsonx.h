@@ -13,7 +13,8 @@
  * strings, turns lone surrogates ("\ud800") into U+FFFD. The result is the caller's.
  */
 int jsonx_parse(const char *text, size_t len, json_t **ret, struct error *err) MUST_CHECK;
-/* The same for a frame or message of which the other side is not trusted: bytes that are not UTF-8 are repaired. */
+/* The same for a frame or message of which the other side is not trusted: bytes that are not UTF-8 are
+ * repaired. */
 int jsonx_parse_repaired(const char *text, size_t len, json_t **ret, struct error *err) MUST_CHECK;
 
 enum json_kind {
@@ -53,13 +54,14 @@ struct json_field {
 #define FIELD_ANY(s, f, key, req) JSONX_ROW_(JSONX_ANY, json_t *, s, f, key, req, 0, 0)
 
 /*
- * Fills a struct from an object by table. Unknown keys are ignored; null counts as absent; an absent member keeps
- * the value it had. Errors are ERR_INVALID and name the field.
+ * Fills a struct from an object by table. Unknown keys are ignored; null counts as absent; an absent member
+ * keeps the value it had. Errors are ERR_INVALID and name the field.
  */
 int jsonx_fill(json_t *obj, const struct json_field *fields, size_t n, void *out,
                struct error *err) MUST_CHECK;
 
-/* json_unpack_ex() for replies whose shape is known (only the formats s I F o, and b into int); ERR_UPSTREAM. */
+/* json_unpack_ex() for replies whose shape is known (only the formats s I F o, and b into int); ERR_UPSTREAM.
+ */
 int jsonx_unpack(json_t *obj, struct error *err, const char *fmt, ...) MUST_CHECK;
 
 /* A JSON string from any bytes: what is not UTF-8 becomes U+FFFD. Never NULL. */
@@ -71,3 +73,5 @@ int jsonx_repair_utf8(const char *bytes, size_t len, struct buf *out, struct err
 
 /* Compact text of a document. Never NULL: aborts when memory is out. The caller frees. */
 char *jsonx_dump(const json_t *doc, size_t *ret_len);
+char *jsonx_dump_line(const json_t *doc,
+                      size_t *ret_len); /* the same with a newline, as bodies of answers end */

@@ -133,7 +133,8 @@ json_t *docker_spec_json(const struct engine_spec *spec)
     if (spec->hostname)
         (void)json_object_set_new(o, "Hostname", jsonx_str(spec->hostname));
     if (spec->command)
-        (void)json_object_set_new(o, "Cmd", string_array(spec->command));
+        (void)json_object_set_new(o, "Entrypoint",
+                                  string_array(spec->command)); /* Cmd would go to the image's */
     if (spec->env)
         (void)json_object_set_new(o, "Env", string_array(spec->env));
     return o;

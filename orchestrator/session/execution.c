@@ -254,7 +254,7 @@ static size_t bytes_allowed(const struct execution *x)
     const struct config *cfg = session_table_env(x->session->table)->config;
 
     /* Both streams at their cap with the runner's notes about gaps, and the displays. */
-    return (size_t)cfg->max_output_kb * 1024 * 2 + 64 * 1024 + MAX_DISPLAY_BYTES;
+    return (size_t)cfg->max_output_kb * 1024 * 2 + (size_t)64 * 1024 + MAX_DISPLAY_BYTES;
 }
 
 static void tell_readers(struct execution *x, bool end)
@@ -365,11 +365,6 @@ static bool take_next(struct execution_reader *r, enum execution_got *got, struc
     return have;
 }
 
-static int remaining_ms(int64_t deadline_ms)
-{
-    return (int)MAX(0, MIN(deadline_ms - clock_mono_ms(), 3600 * 1000));
-}
-
 enum execution_got execution_next(struct execution_reader *r, int64_t deadline_ms, int client_fd,
                                   struct execution_event *ret)
 {
@@ -381,7 +376,7 @@ enum execution_got execution_next(struct execution_reader *r, int64_t deadline_m
 
         if (take_next(r, &got, ret))
             return got;
-        int n = poll(fds, ARRAY_LEN(fds), remaining_ms(deadline_ms));
+        int n = poll(fds, ARRAY_LEN(fds), clock_left_ms(deadline_ms));
         if (n == 0)
             return EXECUTION_SILENT;
         if (fds[1].revents & (POLLRDHUP | POLLHUP | POLLERR))

@@ -20,7 +20,7 @@ static int say_hello(struct link *l, struct error *err)
 static int hear_hello(struct link *l, struct error *err)
 {
     struct frame f;
-    enum link_got got;
+    enum link_got got = LINK_CLOSED;
     json_auto_t *hello = NULL;
     json_int_t protocol = 0, oldest = 0;
 
@@ -74,14 +74,6 @@ int link_send(struct link *l, enum frame_type type, const json_t *doc, struct er
     return frame_write(l->fd, type, text, len, err);
 }
 
-static int remaining_ms(int64_t deadline_ms)
-{
-    if (deadline_ms < 0)
-        return -1;
-    int64_t left = deadline_ms - clock_mono_ms();
-    return (int)MAX(0, MIN(left, 3600 * 1000));
-}
-
 int link_read(struct link *l, int64_t deadline_ms, int wake_fd, struct frame *ret, enum link_got *ret_got,
               struct error *err)
 {
@@ -95,7 +87,7 @@ int link_read(struct link *l, int64_t deadline_ms, int wake_fd, struct frame *re
             *ret_got = LINK_FRAME;
             return 0;
         }
-        int n = poll(fds, ARRAY_LEN(fds), remaining_ms(deadline_ms)); /* a negative fd is passed over */
+        int n = poll(fds, ARRAY_LEN(fds), clock_left_ms(deadline_ms)); /* a negative fd is passed over */
         if (n < 0 && errno != EINTR)
             return error_errno(err, errno, "poll");
         if (n == 0 || fds[1].revents) {

@@ -151,11 +151,11 @@ static int run_script(const struct sandbox_host *h, const char *box, struct buf 
 {
     CLEANUP(link_close) struct link l = LINK_NONE;
     auto_free char *run_dir = sandbox_box_path(h, box, "run");
-    json_auto_t *doc = json_pack("{s:s, s:s, s:s, s:[], s:n, s:i, s:i, s:i, s:i, s:i, s:I, s:b, s:b}", "id",
-                                 "probe", "lang", "bash", "code", script, "args", "stdin", "timeout_ms",
-                                 PROBE_TIMEOUT_MS, "compile_timeout_ms", 1000, "output_max", 8 * 1024 * 1024,
-                                 "memory_max", 0, "cpu_max_s", 0, "file_max",
-                                 (json_int_t)(h->config->max_file_mb * MIB), "bash_strict", 0, "detached", 0);
+    json_auto_t *doc = json_pack(
+        "{s:s, s:s, s:s, s:[], s:n, s:i, s:i, s:i, s:i, s:i, s:I, s:b, s:b}", "id", "probe", "lang", "bash",
+        "code", script, "args", "stdin", "timeout_ms", PROBE_TIMEOUT_MS, "compile_timeout_ms", 1000,
+        "output_max", 8 * 1024 * 1024, "memory_max", 0, "cpu_max_s", 0, "file_max",
+        (json_int_t)h->config->max_file_mb * 1024 * 1024, "bash_strict", 0, "detached", 0);
 
     if (link_open(h->engine, run_dir, &l, err) < 0 || link_send(&l, FRAME_RUN, doc, err) < 0)
         return -1;

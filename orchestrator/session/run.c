@@ -11,7 +11,7 @@
 #define CANCEL_MS 10000   /* from CANCEL to END: SIGINT, its grace, SIGKILL */
 #define OVERTIME_MS 30000 /* the runner keeps the time limit; past this much more it is broken */
 #define DEATH_MS 2000     /* the engine notices a container's death a little later than we do */
-#define MIB ((int64_t)1024 * 1024)
+#define MIB ((json_int_t)1024 * 1024)
 
 struct run {
     struct execution *x;
@@ -21,6 +21,7 @@ struct run {
     int64_t begun_ms;
     int64_t deadline_ms; /* no END by then: the sandbox is broken */
     bool started;
+    bool had_python; /* the session had Python variables when this run began */
     bool cancel_sent;
     bool ended; /* END was read, or the sandbox is lost */
 };
@@ -102,7 +103,7 @@ static bool inspect_death(struct run *r, struct engine_inspection *seen)
     struct engine *e = session_table_env(r->s->table)->engine;
     struct error ignored = { 0 };
     char container[ENGINE_ID_SIZE];
-    const struct timespec pause = { .tv_nsec = 20 * 1000 * 1000 };
+    const struct timespec pause = { .tv_nsec = 20000000L };
     int64_t until = clock_mono_ms() + DEATH_MS;
 
     session_container(r->s, container);
@@ -173,6 +174,15 @@ static int connect_runner(struct run *r, struct error *err)
 
 /* ---- the run itself ---- */
 
+static char *lost_notice(const char *why)
+{
+    size_t len = strlen(why);
+
+    while (len > 0 && why[len - 1] == '.')
+        len--;
+    return xasprintf("The Python variables of this session were lost: %.*s.", (int)len, why);
+}
+
 static json_t *run_document(const struct execution *x)
 {
     const struct config *cfg = session_table_env(x->session->table)->config;
@@ -183,9 +193,9 @@ static json_t *run_document(const struct execution *x)
         q->language->name, "code", jsonx_text(q->code, q->code_len), "args",
         q->args ? json_incref(q->args) : json_array(), "stdin",
         q->input ? jsonx_text(q->input, q->input_len) : json_null(), "timeout_ms", (json_int_t)q->timeout_ms,
-        "compile_timeout_ms", (json_int_t)(cfg->compile_timeout_s * 1000), "output_max",
-        (json_int_t)(cfg->max_output_kb * 1024), "memory_max", (json_int_t)(cfg->process_memory_mb * MIB),
-        "cpu_max_s", (json_int_t)cfg->process_cpu_s, "file_max", (json_int_t)(cfg->max_file_mb * MIB),
+        "compile_timeout_ms", (json_int_t)cfg->compile_timeout_s * 1000, "output_max",
+        (json_int_t)cfg->max_output_kb * 1024, "memory_max", (json_int_t)cfg->process_memory_mb * MIB,
+        "cpu_max_s", (json_int_t)cfg->process_cpu_s, "file_max", (json_int_t)cfg->max_file_mb * MIB,
         "bash_strict", (int)cfg->bash_strict, "detached", 0);
 }
 
@@ -202,6 +212,20 @@ static void send_cancel(struct run *r)
         sandbox_broken(r, ENDED_SANDBOX_LOST, err.msg);
 }
 
+/* The kernel may have died since the last run, unseen by anybody but the runner. */
+static void take_started(struct run *r, const struct frame *f)
+{
+    struct error ignored = { 0 };
+    json_auto_t *doc = NULL;
+    json_t *lost = NULL;
+
+    if (!r->had_python || jsonx_parse_repaired(f->payload, f->len, &doc, &ignored) < 0 ||
+        jsonx_unpack(doc, &ignored, "{s:o}", "kernel_lost", &lost) < 0 || !json_is_string(lost))
+        return;
+    free(r->x->result.notice);
+    r->x->result.notice = lost_notice(json_string_value(lost));
+}
+
 static void take_frame(struct run *r, const struct frame *f)
 {
     const struct config *cfg = session_table_env(r->s->table)->config;
@@ -212,6 +236,7 @@ static void take_frame(struct run *r, const struct frame *f)
         return;
     }
     if (f->type == FRAME_STARTED && !r->started) {
+        take_started(r, f);
         r->started = true;
         r->begun_ms = clock_mono_ms();
         r->deadline_ms = r->begun_ms + r->x->request.timeout_ms + cfg->compile_timeout_s * 1000 + OVERTIME_MS;
@@ -323,8 +348,8 @@ static void run_program(struct run *r)
     if (python) {
         auto_free char *lost = session_python_take_lost(r->s);
         if (lost)
-            r->x->result.notice = xasprintf("The Python variables of this session were lost: %s.", lost);
-        session_python_ran(r->s);
+            r->x->result.notice = lost_notice(lost);
+        r->had_python = session_python_ran(r->s);
     }
     json_auto_t *doc = run_document(r->x);
     /* Until STARTED it may wait behind what a former service had started. */

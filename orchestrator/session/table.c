@@ -1,5 +1,6 @@
 #include "orchestrator/session/table.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -272,6 +273,7 @@ int session_find(struct session_table *t, const struct principal *p, const char 
     (void)pthread_mutex_unlock(&t->lock);
     if (!s && table_load(t, id, &s, err) < 0)
         return -1;
+    assert(s); /* found above, or loaded */
     if (!session_visible(s, p)) {
         session_unpin(s);
         return error_set(err, ERR_NOT_FOUND, "no such session");
@@ -342,15 +344,15 @@ void session_table_counts(struct session_table *t, struct session_counts *ret)
 
 /* ---- Python's state ---- */
 
-void session_python_ran(struct session *s)
+bool session_python_ran(struct session *s)
 {
     (void)pthread_mutex_lock(&s->table->lock);
-    bool changed = s->python == PYTHON_NEVER_RAN;
-    if (changed)
-        s->python = PYTHON_LIVE;
+    bool had = s->python == PYTHON_LIVE;
+    s->python = PYTHON_LIVE;
     (void)pthread_mutex_unlock(&s->table->lock);
-    if (changed)
+    if (!had)
         table_save(s);
+    return had;
 }
 
 void session_python_lost(struct session *s, const char *reason)

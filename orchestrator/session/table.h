@@ -91,7 +91,7 @@ void session_workspace_refresh(
 
 /* Python's state, under the lock. take_lost: tells once that variables were lost; the caller frees the
  * reason. */
-void session_python_ran(struct session *s);
+bool session_python_ran(struct session *s); /* gives whether there were variables before */
 void session_python_lost(struct session *s, const char *reason); /* nothing when Python never ran */
 bool session_python_is_lost(struct session *s);
 char *session_python_take_lost(struct session *s);

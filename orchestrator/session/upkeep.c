@@ -6,7 +6,7 @@
 #include "orchestrator/session/link.h"
 #include "orchestrator/session/table_internal.h"
 
-#define SAVE_AFTER_MS (60 * 1000) /* a last use this much newer than its row is written */
+#define SAVE_AFTER_MS ((int64_t)60 * 1000) /* a last use this much newer than its row is written */
 
 struct due { /* pinned sessions to act on, collected under the lock */
     struct session **items;

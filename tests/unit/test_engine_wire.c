@@ -64,7 +64,7 @@ static void spec_becomes_a_hardened_create_body(void **state)
     (void)state;
     assert_string_equal(
         text,
-        "{\"Cmd\":[\"/usr/bin/runner\",\"--x\"],\"Env\":[\"A=1\",\"B=two words\"],\"HostConfig\":{"
+        "{\"Entrypoint\":[\"/usr/bin/runner\",\"--x\"],\"Env\":[\"A=1\",\"B=two words\"],\"HostConfig\":{"
         "\"CapDrop\":[\"ALL\"],\"Init\":false,\"IpcMode\":\"private\",\"LogConfig\":{\"Type\":\"none\"},"
         "\"Memory\":4294967296,\"MemorySwap\":4294967296,"
         "\"Mounts\":[{\"ReadOnly\":false,\"Source\":\"/srv/a\",\"Target\":\"/mnt/data\",\"Type\":\"bind\"},"
@@ -80,12 +80,13 @@ static void spec_becomes_a_hardened_create_body(void **state)
         "\"Labels\":{\"carrel.instance\":\"i\",\"carrel.session\":\"\"},\"User\":\"4000000000:1001\"}");
 }
 
-/* An empty MaskedPaths unmasks, an empty Runtime or Cmd is an error: what is not wanted is not said. */
+/* An empty MaskedPaths unmasks, an empty Runtime or Entrypoint is an error: what is not wanted is not said.
+ */
 static void absent_members_are_not_serialised(void **state)
 {
-    static const char *const absent[] = { "Cmd",     "Env",           "Mounts", "Tmpfs",
-                                          "Runtime", "seccomp",       "fsize",  "MaskedPaths",
-                                          "null",    "ReadonlyPaths", "[]",     "Hostname" };
+    static const char *const absent[] = { "Entrypoint", "Env",           "Mounts", "Tmpfs",
+                                          "Runtime",    "seccomp",       "fsize",  "MaskedPaths",
+                                          "null",       "ReadonlyPaths", "[]",     "Hostname" };
     struct engine_spec spec = { .name = "x", .image = "i", .network = "none", .runtime = "" };
     auto_free char *text = spec_text(&spec);
 

@@ -1,0 +1,25 @@
+#include "orchestrator/api/api.h"
+
+static const struct http_route routes[] = {
+    { "POST", "/exec", api_exec, .json_body = true,
+      .summary = "Run a program and answer when it has ended." },
+    { "POST", "/exec/stream", api_exec_stream, .json_body = true,
+      .summary = "Run a program and send its output as server-sent events." },
+    { "POST", "/upload", api_upload, .sink = &api_upload_sink,
+      .summary = "Store files (multipart/form-data, parts file or files)." },
+    { "GET", "/files/{sid}", api_files_list, .summary = "List the files of a session, oldest first." },
+    { "DELETE", "/files/{sid}/{fid}", api_files_delete, .summary = "Delete a file." },
+    { "GET", "/download/{sid}/{fid}", api_download, .summary = "The bytes of a file." },
+    { "GET", "/health", api_health, .auth = HTTP_AUTH_NONE,
+      .summary = "Whether programs can be run, and why not." },
+    { "GET", "/libraries", api_libraries, .summary = "What the sandbox image contains." },
+    { "GET", "/openapi.json", api_openapi, .auth = HTTP_AUTH_NONE,
+      .summary = "This interface, as OpenAPI 3.1." },
+    { "GET", "/", api_index, .auth = HTTP_AUTH_NONE, .summary = "Name, version and routes." },
+};
+
+const struct http_route *api_routes(size_t *ret_count)
+{
+    *ret_count = ARRAY_LEN(routes);
+    return routes;
+}
