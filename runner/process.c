@@ -305,6 +305,8 @@ static int spawn(struct process *p, enum process_phase phase, const struct step_
 
     command_init(&command, p, phase);
     environment_init(&env, p->context->config, q->language, p->build_dir);
+    if (phase == PROCESS_COMPILE) /* what a compiler that is killed leaves behind goes with the directory */
+        environment_set(&env, "TMPDIR", p->build_dir);
     struct child_spec spec = {
         .argv = command.argv,
         .env = env.words,

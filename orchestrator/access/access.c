@@ -73,14 +73,6 @@ static bool origin_is_own(const char *origin, const char *host)
     return rest && host && strcasecmp(rest, host) == 0;
 }
 
-static bool is_json_type(const char *type)
-{
-    size_t len = strcspn(type, "; \t");
-
-    return (len == 16 && strncasecmp(type, "application/json", len) == 0) ||
-           (len > 5 && strncasecmp(type + len - 5, "+json", 5) == 0);
-}
-
 int access_check_open(const struct config *cfg, const struct http_request *req, bool json_route,
                       struct error *err)
 {
@@ -99,7 +91,7 @@ int access_check_open(const struct config *cfg, const struct http_request *req, 
         return error_set(err, ERR_FORBIDDEN,
                          "Origin: an open server takes no calls from web pages of others; set "
                          "CODE_INTERPRETER_API_KEY to allow browsers");
-    if (json_route && (!type || !is_json_type(type)))
+    if (json_route && (!type || !http_type_is_json(type)))
         return error_set(err, ERR_MEDIA_TYPE, "Content-Type: must be application/json");
     return 0;
 }

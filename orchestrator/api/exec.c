@@ -288,7 +288,7 @@ int api_exec(struct app *app, struct http_request *req, struct http_response *re
     case EXECUTION_EVENT:
     case EXECUTION_SILENT:
         res->status = 200;
-        res->content_type = "application/json";
+        res->content_type = xstrdup("application/json");
         http_response_header(res, "X-Accel-Buffering", "no");
         res->stream = (struct http_stream){ slow_answer_next, slow_answer_free, steal_ptr(&a) };
         break;

@@ -186,7 +186,7 @@ int api_exec_stream(struct app *app, struct http_request *req, struct http_respo
         return -1;
     }
     res->status = 200;
-    res->content_type = "text/event-stream";
+    res->content_type = xstrdup("text/event-stream");
     http_response_header(res, "Cache-Control", "no-cache");
     http_response_header(res, "X-Accel-Buffering", "no");
     res->stream = (struct http_stream){ stream_next, stream_free, s };

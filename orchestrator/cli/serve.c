@@ -138,8 +138,9 @@ static void stop_parts(struct server *s)
     if (s->sessions)
         execution_cancel_all(s->sessions); /* answers go out before the listener stops */
     http_server_stop(s->listener);
-    engine_close(s->engine);
     service_stop(s->service);
+    engine_close(s->engine);
+    service_free(s->service);
     session_table_free(s->sessions);
     store_close(s->store);
     db_close(s->db);

@@ -150,7 +150,7 @@ void content_file_response(const struct http_request *req, struct http_response 
                              r.offset + r.len - 1, size);
     http_response_header(res, "Content-Disposition", "%s", disposition);
     http_response_header(res, "X-Content-Type-Options", "nosniff"); /* the bytes are somebody's program's */
-    res->content_type = content_type;
+    res->content_type = xstrdup(content_type);
     res->file_fd = steal_fd(&file);
     res->file_offset = r.offset;
     res->file_len = r.len;

@@ -39,6 +39,7 @@ static void drop_body(struct http_response *res)
     res->text_len = 0;
     res->file_fd = -1;
     res->stream = (struct http_stream){ 0 };
+    free(res->content_type);
     res->content_type = NULL;
 }
 
@@ -86,7 +87,7 @@ void http_response_error(struct http_response *res, const struct error *err)
     http_response_json(res, http_status_of(err->kind), doc);
 }
 
-static bool is_json_type(const char *content_type)
+bool http_type_is_json(const char *content_type)
 {
     size_t len = strcspn(content_type, "; \t");
 
@@ -100,7 +101,7 @@ static int admit(const struct http_service *s, const struct http_route *route, s
     if (s->guard && s->guard(s->app, route, req, res, err) < 0)
         return -1;
     const char *type = http_header(req, "Content-Type");
-    if (route->json_body && type && !is_json_type(type))
+    if (route->json_body && type && !http_type_is_json(type))
         return error_set(err, ERR_MEDIA_TYPE, "Content-Type: expected application/json");
     if (route->sink && route->sink->open(s->app, req, &req->sink_state, err) < 0)
         return -1;

@@ -54,7 +54,7 @@ struct http_stream {
 struct http_response {
     unsigned status;
     struct http_fields headers; /* beside those that the server adds by itself */
-    const char *content_type;   /* borrowed literal; default application/json for json */
+    char *content_type;         /* owned; NULL: application/json for json */
     /* exactly one body, or none */
     json_t *json; /* owned */
     char *text;   /* owned bytes */
@@ -138,6 +138,7 @@ void http_request_done(const struct http_service *s, const struct http_route *ro
 /* Splits and decodes "a=1&b=%20" into fields; bad escapes are kept as they are. */
 int http_query_parse(const char *query, struct http_fields *ret, struct error *err) MUST_CHECK;
 
+bool http_type_is_json(const char *content_type); /* application/json or *+json, parameters allowed */
 unsigned http_status_of(enum error_kind kind); /* ERR_NOT_FOUND -> 404 */
 /* {"error": word, "message": msg, "detail": msg}, with "retry_after_seconds" when known; fills status and
  * headers. */

@@ -117,7 +117,7 @@ static struct MHD_Response *make_response(struct exchange *x)
 
     if (res->json) {
         if (!res->content_type)
-            res->content_type = "application/json";
+            res->content_type = xstrdup("application/json");
         char *text = jsonx_dump_line(res->json, &len);
         return response_of_text(x, text, len);
     }

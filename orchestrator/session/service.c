@@ -233,6 +233,12 @@ void service_stop(struct service *s)
     (void)pthread_cond_broadcast(&s->changed);
     (void)pthread_mutex_unlock(&s->lock);
     (void)pthread_join(s->thread, NULL);
+}
+
+void service_free(struct service *s)
+{
+    if (!s)
+        return;
     service_state_done(&s->state);
     (void)pthread_cond_destroy(&s->changed);
     (void)pthread_mutex_destroy(&s->lock);

@@ -18,7 +18,10 @@ struct service_state { /* a copy for /health and error messages; owned */
 void service_state_done(struct service_state *s);
 
 int service_start(struct session_table *t, struct service **ret, struct error *err) MUST_CHECK;
-void service_stop(struct service *s); /* ends its thread; NULL is fine */
+/* Ends its thread. The engine's own thread may still tell events: close the engine next, then free. NULL is
+ * fine. */
+void service_stop(struct service *s);
+void service_free(struct service *s);
 
 void service_state_get(struct service *s, struct service_state *ret);
 /* ERR_UNAVAILABLE with the reason when no execution could work now. */

@@ -48,7 +48,7 @@ static int h_text(struct app *app, struct http_request *req, struct http_respons
     (void)app, (void)req, (void)err;
     res->text = xstrdup("text");
     res->text_len = 4;
-    res->content_type = "text/plain";
+    res->content_type = xstrdup("text/plain");
     return 0;
 }
 
