@@ -77,7 +77,10 @@ help:
 	@echo "make bench   measure                               make purge   remove data and images too"
 	@echo "parts: build images unit asan tsan fuzz integration e2e lint fmt fmt-check docs docs-check soak"
 
-build: orchestrator runner
+JOBS ?= $(shell nproc)
+
+build:
+	@$(MAKE) --no-print-directory -j$(JOBS) orchestrator runner
 orchestrator: $(BUILD)/carrel
 runner: $(BUILD)/carrel-runner
 
@@ -121,11 +124,11 @@ $(foreach t,$(notdir $(UNIT_SRC:.c=)),$(eval $(call unit_rule,$(t))))
 
 .PHONY: unit unit-run asan tsan
 unit:
-	@$(MAKE) --no-print-directory unit-run VARIANT=$(VARIANT)
+	@$(MAKE) --no-print-directory -j$(JOBS) unit-run VARIANT=$(VARIANT)
 asan:
-	@$(MAKE) --no-print-directory unit-run VARIANT=asan
+	@$(MAKE) --no-print-directory -j$(JOBS) unit-run VARIANT=asan
 tsan:
-	@$(MAKE) --no-print-directory unit-run VARIANT=tsan
+	@$(MAKE) --no-print-directory -j$(JOBS) unit-run VARIANT=tsan
 unit-run: $(UNIT_BIN)
 	@sh tests/unit/run.sh $(VARIANT) $(UNIT_BIN)
 
@@ -145,7 +148,7 @@ endif
 
 .PHONY: fuzz fuzz-run
 fuzz:
-	@$(MAKE) --no-print-directory fuzz-run VARIANT=fuzz
+	@$(MAKE) --no-print-directory -j$(JOBS) fuzz-run VARIANT=fuzz
 fuzz-run: $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 	@sh tests/fuzz/run.sh $(FUZZ_SECONDS) $^
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # lint.sh CFLAGS - what a compiler does not check: layers, one include site per foreign library, banned calls, sizes,
 # weak tests; then clang-tidy and cppcheck.
+# shellcheck disable=SC2044,SC2013,SC2016  # our file names have no white space
 set -u
 bad=0
 fail() {
@@ -94,6 +95,8 @@ $tidy"
 # shellcheck disable=SC2086
 cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --enable=warning,portability -D_GNU_SOURCE -I. \
     --suppress=missingIncludeSystem --suppress=unknownMacro --suppress=nullPointerOutOfMemory $sources || fail "cppcheck"
+
+shellcheck compose/local/*.sh images/*.sh tests/*.sh tests/unit/run.sh tests/fuzz/run.sh .ci/run || fail "shellcheck"
 
 [ $bad -eq 0 ] && echo "lint: passed"
 exit $bad

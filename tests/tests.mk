@@ -4,7 +4,7 @@ PYTEST ?= /usr/bin/python3 -m pytest
 
 .PHONY: test integration e2e engine-test
 # One service's tests after the other: they measure memory and time on a small machine.
-test: deps-test build images unit fuzz engine-test integration e2e
+test: deps-test engine build images image-test unit fuzz engine-test integration e2e
 	@echo "test: all passed"
 
 $(BUILD)/engine_real: $(call obj,tests/integration/engine_real.c) $(call obj,$(foreach l,engine $(BELOW_engine),$(SRC_$(l))))

@@ -6,8 +6,8 @@ set -eu
 
 BUILD="gcc make pkg-config libc6-dev libmicrohttpd-dev libjansson-dev libzmq3-dev libarchive-dev libsqlite3-dev
     nettle-dev librhonabwy-dev libcurl4-openssl-dev"
-RUN="ca-certificates curl jq mmdebstrap"
-TEST="libcmocka-dev clang llvm clang-tidy clang-format cppcheck valgrind shellcheck python3 python3-pytest git"
+RUN="ca-certificates curl file jq mmdebstrap"
+TEST="libcmocka-dev clang libclang-rt-dev llvm clang-tidy clang-format cppcheck valgrind shellcheck python3 python3-pytest git"
 
 wanted="$BUILD $RUN"
 [ "${1:-}" = test ] && wanted="$wanted $TEST"
