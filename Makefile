@@ -38,24 +38,22 @@ endif
 # ---- sources -------------------------------------------------------------------------------------------------
 
 # A layer may use what stands in its row; tests/lint.sh checks the includes, the link lines of the unit tests the rest.
-LAYERS       := common config db http observe access engine files session api mcp cli
+LAYERS       := common config db http access engine files session api cli
 SRC_common   := $(wildcard common/*.c common/json/*.c)
 SRC_config   := orchestrator/config.c
 SRC_cli      := $(wildcard orchestrator/cli/*.c)
-$(foreach l,db http observe access engine files session api mcp,$(eval SRC_$(l) := $(wildcard orchestrator/$(l)/*.c)))
+$(foreach l,db http access engine files session api,$(eval SRC_$(l) := $(wildcard orchestrator/$(l)/*.c)))
 
 BELOW_common  :=
 BELOW_config  := common
 BELOW_db      := common
 BELOW_http    := common
-BELOW_observe := common
 BELOW_access  := db http config common
 BELOW_engine  := http common
 BELOW_files   := db http common
-BELOW_session := files engine access db observe http config common
-BELOW_api     := session files engine access db observe http config common
-BELOW_mcp     := $(BELOW_api)
-BELOW_cli     := api mcp $(BELOW_api)
+BELOW_session := files engine access db http config common
+BELOW_api     := session files engine access db http config common
+BELOW_cli     := api $(BELOW_api)
 
 ORCHESTRATOR_SRC := orchestrator/main.c $(foreach l,$(LAYERS),$(SRC_$(l)))
 RUNNER_SRC       := $(wildcard runner/*.c)

@@ -14,12 +14,12 @@ below() {
     case $1 in
     common) echo "" ;;
     runner) echo "common" ;;
-    orchestrator/db | orchestrator/http | orchestrator/observe) echo "common" ;;
+    orchestrator/db | orchestrator/http) echo "common" ;;
     orchestrator/access) echo "common orchestrator/config.h orchestrator/db orchestrator/http" ;;
     orchestrator/engine) echo "common orchestrator/http" ;;
     orchestrator/files) echo "common orchestrator/db orchestrator/http" ;;
-    orchestrator/session) echo "common orchestrator/config.h orchestrator/files orchestrator/engine orchestrator/access orchestrator/db orchestrator/observe orchestrator/http" ;;
-    orchestrator/api | orchestrator/mcp) echo "common orchestrator/config.h orchestrator/app.h orchestrator/session orchestrator/files orchestrator/engine orchestrator/access orchestrator/db orchestrator/observe orchestrator/http" ;;
+    orchestrator/session) echo "common orchestrator/config.h orchestrator/files orchestrator/engine orchestrator/access orchestrator/db orchestrator/http" ;;
+    orchestrator/api) echo "common orchestrator/config.h orchestrator/app.h orchestrator/session orchestrator/files orchestrator/engine orchestrator/access orchestrator/db orchestrator/http" ;;
     orchestrator/cli) echo "common orchestrator" ;;
     orchestrator) echo "common orchestrator/config.h orchestrator/app.h orchestrator/cli" ;;
     esac

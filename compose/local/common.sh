@@ -52,6 +52,8 @@ export PORT HOST DATA_DIR SANDBOX_IMAGE
 PROGRAM=$ROOT/build/release/carrel
 PID_FILE=$RUN_DIR/pid
 LOG_FILE=$RUN_DIR/log
+SETTINGS_FILE=$RUN_DIR/settings    # a digest of the settings the service was started with: they are read once
+DATA_DIR_FILE=$RUN_DIR/data-dir    # where its data is, for `make down` in a shell that does not know
 
 case $HOST in 0.0.0.0 | '') ADDRESS=127.0.0.1 ;; :: | '[::]') ADDRESS='[::1]' ;; *:*) ADDRESS="[$HOST]" ;; *) ADDRESS=$HOST ;; esac
 URL=http://$ADDRESS:$PORT
@@ -71,6 +73,30 @@ running_pid() {
     exe=$(readlink "/proc/$pid/exe" 2>/dev/null) || return 1
     [ "${exe% (deleted)}" = "$PROGRAM" ] || return 1
     echo "$pid"
+}
+
+# A digest of every setting the program knows, as this shell would give them to it.
+settings_digest() {
+    # shellcheck disable=SC2016  # a pattern
+    "$PROGRAM" config | sed -n 's/^| `\([A-Z_]*\)` .*/\1/p' | while read -r name; do
+        eval "printf '%s=%s\\n' \"\$name\" \"\${$name-}\""
+    done | sha256sum | cut -d' ' -f1
+}
+
+# Ends the service by its pid; its sandboxes stay. Waits until it is gone.
+stop_service() {
+    kill -TERM "$1"
+    tenths=0
+    while running_pid >/dev/null; do
+        sleep 0.1
+        tenths=$((tenths + 1))
+        if [ $tenths -ge 150 ]; then
+            say "it did not stop within 15 s: killed"
+            kill -KILL "$1" 2>/dev/null || true
+            sleep 0.2
+            break
+        fi
+    done
 }
 
 # Runs a command as root, through sudo where that is needed.

@@ -4,26 +4,14 @@ set -eu
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
 
-STOP_SECONDS=15
-
 if pid=$(running_pid); then
     say "stopping the service (pid $pid)"
-    kill -TERM "$pid"
-    tenths=0
-    while running_pid >/dev/null; do
-        sleep 0.1
-        tenths=$((tenths + 1))
-        if [ $tenths -ge $((STOP_SECONDS * 10)) ]; then
-            say "it did not stop within $STOP_SECONDS s: killed"
-            kill -KILL "$pid" 2>/dev/null || true
-            sleep 0.2
-            break
-        fi
-    done
+    stop_service "$pid"
 else
     say "no service of this checkout runs with PORT=$PORT"
 fi
 
+[ -r "$DATA_DIR_FILE" ] && DATA_DIR=$(cat "$DATA_DIR_FILE")
 if [ -r "$DATA_DIR/instance" ] && command -v docker >/dev/null; then
     instance=$(head -c 64 "$DATA_DIR/instance")
     case $instance in '' | *[!A-Za-z0-9_-]*) die "$DATA_DIR/instance is not the name of an instance" ;; esac
@@ -31,8 +19,8 @@ if [ -r "$DATA_DIR/instance" ] && command -v docker >/dev/null; then
         die "the Docker engine does not answer; the sandboxes of this instance could not be removed"
     if [ -n "$containers" ]; then
         # shellcheck disable=SC2086  # a list of ids
-        count=$(docker rm -f $containers | wc -l)
-        say "removed $count sandboxes"
+        docker rm -f $containers >/dev/null
+        say "removed its sandboxes; Python variables in them are gone, files stay"
     fi
 fi
 rm -rf "$RUN_DIR"

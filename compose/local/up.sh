@@ -10,6 +10,8 @@ WAIT_SECONDS=90
 # "ok" or "degraded"; nothing while the service does not answer
 health() { request --max-time 5 "$URL/health" 2>/dev/null | jq -r '.status // empty' 2>/dev/null || true; }
 
+reason() { request --max-time 5 "$URL/health" 2>&1 | jq -r '.reason // .' 2>/dev/null || echo "no answer"; }
+
 fail() {
     echo
     [ -r "$LOG_FILE" ] && tail -n 20 "$LOG_FILE" | sed 's/^/    /'
@@ -19,17 +21,21 @@ fail() {
 start() {
     mkdir -p "$RUN_DIR" 2>/dev/null || die "cannot create $RUN_DIR. Run this with sudo, or set RUN_DIR."
     say "starting on $URL, data in $DATA_DIR, log in $LOG_FILE"
+    settings_digest >"$SETTINGS_FILE"
+    printf '%s\n' "$DATA_DIR" >"$DATA_DIR_FILE"
     # shellcheck disable=SC2016  # expanded by the inner shell
     setsid nohup sh -c 'echo $$ >"$1"; exec "$2" serve' sh "$PID_FILE" "$PROGRAM" >>"$LOG_FILE" 2>&1 </dev/null &
     printf 'carrel: waiting until it is healthy '
-    tries=0
+    begun=$(date +%s)
     while :; do
         sleep 0.5
-        tries=$((tries + 1))
         status=$(health)
         [ "$status" = ok ] && break
-        [ $tries -lt 3 ] || running_pid >/dev/null || fail "The service ended."
-        [ $((tries / 2)) -lt $WAIT_SECONDS ] || fail "The service is not healthy after $WAIT_SECONDS s (${status:-no answer})."
+        waited=$(($(date +%s) - begun))
+        [ $waited -lt 2 ] || running_pid >/dev/null || fail "The service ended."
+        if [ $waited -ge $WAIT_SECONDS ] || { [ "$status" = degraded ] && [ $waited -ge 15 ]; }; then
+            fail "The service is not healthy after $waited s: $(reason)."
+        fi
         printf .
     done
     echo " ok"
@@ -45,9 +51,13 @@ first_program() {
     say "its answer:    $(printf '%s' "$answer" | jq -r .stdout)"
 }
 
+if pid=$(running_pid) && [ "$(settings_digest)" != "$(cat "$SETTINGS_FILE" 2>/dev/null)" ]; then
+    say "settings changed since it started: starting it again; sessions keep their sandboxes"
+    stop_service "$pid"
+fi
 if pid=$(running_pid); then
     if [ "$(health)" != ok ]; then
-        fail "The service runs (pid $pid) but is not healthy: $(request --max-time 5 "$URL/health" 2>&1 || true)."
+        fail "The service runs (pid $pid) but is not healthy: $(reason)."
     fi
     say "already running on $URL (pid $pid)"
     if [ -n "$(find "$PROGRAM" -newer "$PID_FILE")" ]; then

@@ -44,7 +44,7 @@ static int on_part(void *state, const struct multipart_part *p, struct error *er
     if (u->count == MAX_FILES)
         return error_set(err, ERR_LIMIT, "more than %d files in one request", MAX_FILES);
     if (file_name_check(p->filename, &name, err) < 0)
-        return error_wrap(err, "file name");
+        return -1;
     u->files = xrealloc_array(u->files, u->count + 1, sizeof *u->files);
     struct upload_file *f = &u->files[u->count];
     *f = (struct upload_file){ .content_type = xstrdup(p->content_type) };

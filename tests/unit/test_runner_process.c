@@ -184,6 +184,18 @@ static void time_limit_ends_the_whole_tree(void **state)
     assert_false(lives("sleep [9]8702"));
 }
 
+/* It may pass before the child has its group and its mark: then it must be killed all the same. */
+static void time_limit_that_passes_at_once_is_kept(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        struct outcome o;
+        run("while :; do :; done", option("timeout_ms", json_integer(1)), &o);
+        assert_string_equal(end_text(&o, "reason"), "timeout");
+        outcome_done(&o);
+    }
+}
+
 static void limits_of_the_call_hold(void **state)
 {
     struct outcome o;
@@ -288,6 +300,7 @@ int main(void)
         cmocka_unit_test(output_past_the_cap_is_cut_and_flood_is_ended),
         cmocka_unit_test(background_processes_end_with_the_call),
         cmocka_unit_test(time_limit_ends_the_whole_tree),
+        cmocka_unit_test(time_limit_that_passes_at_once_is_kept),
         cmocka_unit_test(limits_of_the_call_hold),
         cmocka_unit_test(compile_errors_are_told_as_such),
         cmocka_unit_test(nothing_stays_in_the_build_directory),
