@@ -136,10 +136,13 @@ static json_t *files_json(const struct storing *st)
 
     for (size_t i = 0; i < st->upload->count; i++) {
         const struct upload_file *f = &st->upload->files[i];
-        (void)json_array_append_new(list, f->writer ? stored_json(&st->stored.items[stored++])
-                                                    : json_pack("{s:s, s:o, s:o}", "status", "error",
-                                                                "filename", jsonx_str(f->given), "error",
-                                                                jsonx_str(f->refused)));
+        if (f->refused) {
+            (void)json_array_append_new(list, json_pack("{s:s, s:o, s:o}", "status", "error", "filename",
+                                                        jsonx_str(f->given), "error", jsonx_str(f->refused)));
+            continue;
+        }
+        assert(st->stored.items && stored < st->stored.count); /* a file was refused or stored */
+        (void)json_array_append_new(list, stored_json(&st->stored.items[stored++]));
     }
     return list;
 }
