@@ -80,6 +80,7 @@ static const struct config_row rows[] = {
     INT("MAX_FILE_MB", max_file_mb, 512, 1, 1048576,
         "Largest file a program may write, and that is captured."),
     COMMON_INT("MAX_UPLOAD_MB", max_upload_mb, 150, 1, 1048576, "Largest uploaded file."),
+    INT("MAX_BATCH_MB", max_batch_mb, 1024, 1, 1048576, "Largest upload request, all its files together."),
     INT("MAX_REQUEST_MB", max_request_mb, 32, 1, 64, "Largest JSON request."),
     INT("WORKSPACE_FILES", workspace_files, 20000, 100, 10000000,
         "Entries of a workspace that are looked at."),

@@ -37,6 +37,7 @@ struct config { /* strings owned; "" when not set */
     int64_t max_output_kb;
     int64_t max_file_mb;
     int64_t max_upload_mb;
+    int64_t max_batch_mb;
     int64_t max_request_mb;
     int64_t workspace_files;
     int64_t max_captured_files;

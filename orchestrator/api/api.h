@@ -13,8 +13,10 @@ int api_guard(struct app *app, const struct http_route *route, struct http_reque
 
 http_handler api_exec;         /* exec.c */
 http_handler api_exec_stream;  /* stream.c */
-http_handler api_upload;       /* upload.c */
+http_handler api_upload;       /* upload_answer.c */
+http_handler api_upload_batch; /* upload_answer.c */
 http_handler api_files_list;   /* files.c */
+http_handler api_files_get;    /* files.c */
 http_handler api_files_delete; /* files.c */
 http_handler api_download;     /* files.c */
 http_handler api_health;       /* info.c */
@@ -22,4 +24,5 @@ http_handler api_libraries;    /* info.c */
 http_handler api_index;        /* info.c */
 http_handler api_openapi;      /* openapi.c */
 
-extern const struct http_sink api_upload_sink; /* the body of /upload, straight to the store */
+extern const struct http_sink api_upload_sink; /* upload.c: the body of /upload, straight to the store */
+extern const struct http_sink api_upload_batch_sink; /* the same; a file that is refused fails alone */

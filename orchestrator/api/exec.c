@@ -28,13 +28,16 @@ static const struct json_field exec_fields[] = {
     FIELD_ARRAY(struct exec_fields, files, "files", false, 0, MAX_REFS),
 };
 
-struct ref_fields {
+struct ref_fields { /* kind, resource_id and version are claims; what may be seen is known without them */
     const char *id, *name;
+    json_t *storage_session_id, *session_id;
 };
 
 static const struct json_field ref_fields[] = {
     FIELD_STRING(struct ref_fields, id, "id", true, 1, 256),
     FIELD_STRING(struct ref_fields, name, "name", false, 0, 4096),
+    FIELD_ANY(struct ref_fields, storage_session_id, "storage_session_id", false),
+    FIELD_ANY(struct ref_fields, session_id, "session_id", false),
 };
 
 void exec_call_done(struct exec_call *c)
@@ -81,18 +84,37 @@ static int take_args(json_t *given, json_t **ret, struct error *err)
 
 /* ---- file references ---- */
 
-/* May the principal use it? Somebody else's object is treated like an unknown one. */
-static bool object_visible(struct app *app, const struct principal *p, const char *id, struct object *ret)
+static bool session_may_show(struct app *app, const struct principal *p, const char *session_id)
 {
     struct error ignored = { 0 };
     CLEANUP(session_unpinp) struct session *s = NULL;
 
-    if (!id_valid(id) || store_find(app->store, id, ret, &ignored) < 0)
+    return id_valid(session_id) && session_find_files(app->sessions, p, session_id, &s, &ignored) == 0;
+}
+
+/*
+ * May the principal use it? Its storage session tells, whatever session the reference names: older clients
+ * name another one. Else the named session, if it returned the object. Somebody else's is like an unknown
+ * one.
+ */
+static bool object_visible(struct app *app, const struct principal *p, const struct ref_fields *f,
+                           struct object *ret)
+{
+    const char *named = json_string_value(json_is_string(f->storage_session_id) ? f->storage_session_id
+                                                                                : f->session_id);
+    auto_object struct object o = { 0 };
+    struct error ignored = { 0 };
+
+    if (!id_valid(f->id) || store_find(app->store, f->id, &o, &ignored) < 0)
         return false;
-    if (session_find(app->sessions, p, ret->session_id, &s, &ignored) == 0)
-        return true;
-    object_done(ret);
-    return false;
+    if (!session_may_show(app, p, o.session_id)) {
+        object_done(&o);
+        if (!session_may_show(app, p, named) || store_find_in(app->store, named, f->id, &o, &ignored) < 0)
+            return false;
+    }
+    *ret = o;
+    o = (struct object){ 0 };
+    return true;
 }
 
 static int add_ref(struct app *app, const struct principal *p, json_t *item, struct execution_request *r,
@@ -106,11 +128,13 @@ static int add_ref(struct app *app, const struct principal *p, json_t *item, str
         return error_wrap(err, "files");
     if (f.name && f.name[0] && file_name_check(f.name, &name, err) < 0)
         return error_wrap(err, "files: name");
-    if (!object_visible(app, p, f.id, &o)) {
+    if (!object_visible(app, p, &f, &o)) {
         workspace_changes_skip(&r->changes, name ? name : f.id,
                                "no such file: unknown, expired or not yours");
         return 0;
     }
+    if (store_touch(app->store, o.id, err) < 0) /* also when it is left alone because newer work is there */
+        return -1;
     r->refs[r->ref_count++] = (struct execution_ref){ .object_id = xstrdup(o.id),
                                                       .name = name ? steal_ptr(&name) : xstrdup(o.name) };
     return 0;

@@ -10,7 +10,8 @@ static const char schemas[] =
     "\"retry_after_seconds\":{\"type\":\"integer\"}}},"
     "\"FileRef\":{\"type\":\"object\",\"required\":[\"id\"],\"properties\":{\"id\":{\"type\":\"string\"},"
     "\"name\":{\"type\":\"string\"},\"session_id\":{\"type\":\"string\"},\"storage_session_id\":{\"type\":"
-    "\"string\"}}},"
+    "\"string\"},\"kind\":{\"type\":\"string\"},\"resource_id\":{\"type\":\"string\"},"
+    "\"version\":{\"type\":\"integer\"}}},"
     "\"ExecRequest\":{\"type\":\"object\",\"required\":[\"code\",\"lang\"],\"properties\":{"
     "\"code\":{\"type\":\"string\"},\"lang\":{\"type\":\"string\"},"
     "\"args\":{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"string\"}},{"
@@ -42,7 +43,33 @@ static const char schemas[] =
     "\"Upload\":{\"type\":\"object\",\"properties\":{\"file\":{\"type\":\"string\",\"contentMediaType\":"
     "\"application/octet-stream\"},"
     "\"entity_id\":{\"type\":\"string\"},\"session_id\":{\"type\":\"string\"},\"read_only\":{\"type\":"
-    "\"string\"}}},"
+    "\"string\"},\"kind\":{\"type\":\"string\",\"enum\":[\"user\",\"agent\",\"skill\"]},\"id\":{"
+    "\"type\":\"string\"},\"version\":{\"type\":\"string\"}}},"
+    "\"Stored\":{\"type\":\"object\",\"required\":[\"status\",\"filename\"],\"properties\":{"
+    "\"status\":{\"type\":\"string\",\"enum\":[\"success\",\"error\"]},\"filename\":{\"type\":\"string\"},"
+    "\"error\":{\"type\":\"string\"},\"id\":{\"type\":\"string\"},\"fileId\":{\"type\":\"string\"},"
+    "\"name\":{\"type\":\"string\"},\"path\":{\"type\":\"string\"},\"session_id\":{\"type\":\"string\"},"
+    "\"storage_session_id\":{\"type\":\"string\"},\"size\":{\"type\":\"integer\"},"
+    "\"lastModified\":{\"type\":\"string\",\"format\":\"date-time\"},\"etag\":{\"type\":\"string\"},"
+    "\"contentType\":{\"type\":\"string\"},\"sha256\":{\"type\":\"string\"},\"metadata\":{\"type\":"
+    "\"object\"}}},"
+    "\"UploadAnswer\":{\"type\":\"object\",\"required\":[\"message\",\"files\"],\"properties\":{"
+    "\"message\":{\"type\":\"string\",\"enum\":[\"success\",\"partial_success\",\"error\"]},"
+    "\"session_id\":{\"type\":\"string\"},\"storage_session_id\":{\"type\":\"string\"},"
+    "\"files\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Stored\"}},"
+    "\"succeeded\":{\"type\":\"integer\"},\"failed\":{\"type\":\"integer\"}}},"
+    "\"FileInfo\":{\"type\":\"object\",\"required\":[\"name\"],\"properties\":{"
+    "\"name\":{\"type\":\"string\"},\"id\":{\"type\":\"string\"},\"fileId\":{\"type\":\"string\"},"
+    "\"session_id\":{\"type\":\"string\"},\"storage_session_id\":{\"type\":\"string\"},"
+    "\"filename\":{\"type\":\"string\"},\"path\":{\"type\":\"string\"},\"originalFilename\":{"
+    "\"type\":\"string\"},\"size\":{\"type\":\"integer\"},"
+    "\"lastModified\":{\"type\":\"string\",\"format\":\"date-time\"},\"etag\":{\"type\":\"string\"},"
+    "\"contentType\":{\"type\":\"string\"},\"versionId\":{\"type\":\"null\"},"
+    "\"readOnly\":{\"type\":\"boolean\"},\"metadata\":{\"type\":\"object\"}}},"
+    "\"FileList\":{\"type\":\"array\",\"items\":{\"oneOf\":[{\"type\":\"string\"},{\"$ref\":"
+    "\"#/components/schemas/FileInfo\"}]}},"
+    "\"Deleted\":{\"type\":\"object\",\"properties\":{\"message\":{\"type\":\"string\"},"
+    "\"id\":{\"type\":\"string\"},\"session_id\":{\"type\":\"string\"}}},"
     "\"Any\":{}}";
 
 struct body_row { /* which schema a route takes and gives; a route without a row gives any JSON */
@@ -54,7 +81,13 @@ struct body_row { /* which schema a route takes and gives; a route without a row
 static const struct body_row bodies[] = {
     { "POST", "/exec", "application/json", "ExecRequest", "application/json", "ExecAnswer" },
     { "POST", "/exec/stream", "application/json", "ExecRequest", "text/event-stream", "Any" },
-    { "POST", "/upload", "multipart/form-data", "Upload", "application/json", "Any" },
+    { "POST", "/upload", "multipart/form-data", "Upload", "application/json", "UploadAnswer" },
+    { "POST", "/upload/batch", "multipart/form-data", "Upload", "application/json", "UploadAnswer" },
+    { "GET", "/files/{sid}", NULL, NULL, "application/json", "FileList" },
+    { "GET", "/files/{sid}/{fid}", NULL, NULL, "application/json", "FileInfo" },
+    { "DELETE", "/files/{sid}/{fid}", NULL, NULL, "application/json", "Deleted" },
+    { "GET", "/sessions/{sid}/objects/{fid}", NULL, NULL, "application/json", "FileInfo" },
+    { "DELETE", "/sessions/{sid}/objects/{fid}", NULL, NULL, "application/json", "Deleted" },
     { "GET", "/download/{sid}/{fid}", NULL, NULL, "application/octet-stream", "Any" },
 };
 

@@ -83,6 +83,8 @@ int store_open_object(struct store *s, const char *id, int *ret_fd,
 int store_delete(struct store *s, const char *id, struct error *err) MUST_CHECK;
 /* Records a use, for retention; written at most once an hour per object. An unknown id is no error. */
 int store_touch(struct store *s, const char *id, struct error *err) MUST_CHECK;
+/* The same for all files of a storage session at once. */
+int store_touch_session(struct store *s, const char *session_id, struct error *err) MUST_CHECK;
 /* Records that an execution of session_id returned the object. */
 int store_link(struct store *s, const char *session_id, const char *object_id, struct error *err) MUST_CHECK;
 /* True when `id` is `of` or one of the versions `of` was made from. */

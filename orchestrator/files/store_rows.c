@@ -194,6 +194,20 @@ int store_touch(struct store *s, const char *id, struct error *err)
     return db_run(s->db, err, "UPDATE objects SET last_used_ms = ? WHERE id = ?", "is", now, id);
 }
 
+int store_touch_session(struct store *s, const char *session_id, struct error *err)
+{
+    int64_t now = clock_real_ms(), oldest = now;
+
+    if (db_query(s->db, err, read_int, &oldest,
+                 "SELECT COALESCE(MIN(last_used_ms), ?) FROM objects WHERE session_id = ? AND NOT superseded",
+                 "is", now, session_id) < 0)
+        return -1;
+    if (now - oldest < TOUCH_INTERVAL_MS)
+        return 0;
+    return db_run(s->db, err, "UPDATE objects SET last_used_ms = ? WHERE session_id = ? AND NOT superseded",
+                  "is", now, session_id);
+}
+
 int store_link(struct store *s, const char *session_id, const char *object_id, struct error *err)
 {
     if (db_run(s->db, err, "INSERT OR IGNORE INTO session_objects (session_id, object_id) VALUES (?, ?)",

@@ -133,6 +133,25 @@ int workspace_mark_pending(struct db *db, const char *session_id, const char *na
                   "sss", session_id, name, object_id);
 }
 
+static int take_id(void *state, struct db_row *row, struct error *err)
+{
+    const char *id = db_text(row, 0);
+
+    (void)err;
+    if (id_valid(id))
+        memcpy(state, id, ID_SIZE);
+    return 0;
+}
+
+int workspace_object_at(struct db *db, const char *session_id, const char *name, char ret[ID_SIZE],
+                        struct error *err)
+{
+    ret[0] = '\0';
+    return db_query(db, err, take_id, ret,
+                    "SELECT object_id FROM workspace_files WHERE session_id = ? AND path = ?", "ss",
+                    session_id, name);
+}
+
 void workspace_refresh(struct workspace *w) { atomic_store(&w->pending, true); }
 
 int workspace_box_gone(struct db *db, const char *session_id, struct error *err)

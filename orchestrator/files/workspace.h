@@ -79,6 +79,10 @@ int workspace_capture(struct workspace *w, struct workspace_changes *changes, st
 /* An upload to this session: to be placed at its next execution (also when no workspace is open: a row). */
 int workspace_mark_pending(struct db *db, const char *session_id, const char *name, const char *object_id,
                            struct error *err) MUST_CHECK;
+/* The object that the session has, had or awaits under that name, which an upload of the name continues: a
+ * stale reference to it must not undo the upload. "" when there is none. */
+int workspace_object_at(struct db *db, const char *session_id, const char *name, char ret[ID_SIZE],
+                        struct error *err) MUST_CHECK;
 /* Rows were changed from outside: read pending ones at the next place. From any thread. */
 void workspace_refresh(struct workspace *w);
 /* The box was or will be removed and no workspace is open on it: its files are placed again in the next one.

@@ -7,7 +7,7 @@
 #include "orchestrator/http/params.h"
 #include "orchestrator/http/percent.h"
 
-#define MAX_PARTS 1000
+#define MAX_PARTS 1100 /* a thousand files and their fields */
 #define MAX_HEAD ((size_t)8 * 1024)
 #define MAX_BOUNDARY 70 /* RFC 2046 5.1.1 */
 

@@ -23,6 +23,7 @@ struct session {
     char id[ID_SIZE];
     char *tenant, *user;
     char *entity_id; /* NULL: anonymous */
+    bool shared;     /* agent or skill storage of the whole tenant: files only, never executed in */
     int64_t created_ms;
     struct session_table *table;
     /* ---- */

@@ -10,7 +10,8 @@
 #include "orchestrator/session/table_internal.h"
 
 #define SESSION_COLUMNS                                                                                      \
-    "id, tenant, user, entity_id, created_ms, last_used_ms, box, uid, container_id, python, lost_reason"
+    "id, tenant, user, entity_id, created_ms, last_used_ms, box, uid, container_id, python, lost_reason, "   \
+    "shared_kind"
 
 int session_table_new(const struct session_env *env, struct session_table **ret, struct error *err)
 {
@@ -94,7 +95,7 @@ struct session *table_by_container(struct session_table *t, const char *containe
 
 static bool owns(const struct session *s, const struct principal *p)
 {
-    return strcmp(s->tenant, p->tenant) == 0 && strcmp(s->user, p->user) == 0;
+    return !s->shared && strcmp(s->tenant, p->tenant) == 0 && strcmp(s->user, p->user) == 0;
 }
 
 static struct session *by_entity(struct session_table *t, const struct principal *p, const char *entity_id)
@@ -182,6 +183,7 @@ static int on_row(void *state, struct db_row *row, struct error *err)
     (void)snprintf(s->container_id, sizeof s->container_id, "%s", container ? container : "");
     s->python = (enum session_python)db_int(row, 9);
     s->lost_reason = xstrdup(db_text(row, 10));
+    s->shared = db_text(row, 11) != NULL;
     s->table = load->table;
     if (load->found)
         session_free(load->found);
@@ -257,10 +259,15 @@ static int create(struct session_table *t, const struct principal *p, const char
 
 /* ---- which session ---- */
 
-bool session_visible(const struct session *s, const struct principal *p) { return owns(s, p); }
+bool session_visible(const struct session *s, const struct principal *p)
+{
+    return owns(s, p) || (s->shared && strcmp(s->tenant, p->tenant) == 0);
+}
 
-int session_find(struct session_table *t, const struct principal *p, const char *id, struct session **ret,
-                 struct error *err)
+typedef bool may_fn(const struct session *s, const struct principal *p);
+
+static int find(struct session_table *t, const struct principal *p, may_fn *may, const char *id,
+                struct session **ret, struct error *err)
 {
     struct session *s = NULL;
 
@@ -274,12 +281,24 @@ int session_find(struct session_table *t, const struct principal *p, const char 
     if (!s && table_load(t, id, &s, err) < 0)
         return -1;
     assert(s); /* found above, or loaded */
-    if (!session_visible(s, p)) {
+    if (!may(s, p)) {
         session_unpin(s);
         return error_set(err, ERR_NOT_FOUND, "no such session");
     }
     *ret = s;
     return 0;
+}
+
+int session_find(struct session_table *t, const struct principal *p, const char *id, struct session **ret,
+                 struct error *err)
+{
+    return find(t, p, owns, id, ret, err);
+}
+
+int session_find_files(struct session_table *t, const struct principal *p, const char *id,
+                       struct session **ret, struct error *err)
+{
+    return find(t, p, session_visible, id, ret, err);
 }
 
 static int resolve_entity(struct session_table *t, const struct principal *p, const char *entity_id,

@@ -37,14 +37,27 @@ struct session_hint { /* what a request says about its session; borrowed, NULL w
 /* The principal's session that the hint means, or a new one. Gives it pinned. ret_new may be NULL. */
 int session_resolve(struct session_table *t, const struct principal *p, const struct session_hint *hint,
                     struct session **ret, bool *ret_new, struct error *err) MUST_CHECK;
-/* By id, pinned. ERR_NOT_FOUND: unknown, or not the principal's: the two look alike. */
+/* By id, pinned. ERR_NOT_FOUND: unknown, or not the principal's own: the two look alike. */
 int session_find(struct session_table *t, const struct principal *p, const char *id, struct session **ret,
                  struct error *err) MUST_CHECK;
+/* The same for its files alone: storage that the principal's tenant shares is found too. */
+int session_find_files(struct session_table *t, const struct principal *p, const char *id,
+                       struct session **ret, struct error *err) MUST_CHECK;
 void session_unpin(struct session *s); /* NULL is fine */
 DEFINE_CLEANUP(struct session *, session_unpin)
 
-/* May the principal see this session's files? (Its own; agent and skill storage will widen it.) */
+/* May the principal see this session's files? Its own, and agent and skill storage of its tenant. */
 bool session_visible(const struct session *s, const struct principal *p);
+
+struct shared_storage { /* whose files a storage session holds; borrowed */
+    const char *kind;   /* "agent" or "skill" */
+    const char *id;
+    const char *version; /* of a skill; NULL for an agent */
+};
+/* The tenant's storage session for these files, made at its first use; pinned. shared.c */
+int session_resolve_shared(struct session_table *t, const struct principal *p,
+                           const struct shared_storage *storage, struct session **ret,
+                           struct error *err) MUST_CHECK;
 
 /* ---- its sandbox ---- */
 

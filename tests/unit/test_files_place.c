@@ -221,6 +221,35 @@ static void an_upload_during_an_execution_is_not_lost(void **state)
     assert_file(f, "a", "second");
 }
 
+static void an_upload_continues_what_stands_at_its_name(void **state)
+{
+    struct fixture *f = *state;
+    char at[ID_SIZE], id[3][ID_SIZE];
+    static const char *const texts[] = { "one", "two", "three" };
+
+    for (size_t i = 0; i < 3; i++) {
+        OK(workspace_object_at(f->db, f->session, "a", at, &oops));
+        assert_string_equal(at, i ? id[i - 1] : "");
+        store_text(f, (struct upload){ .name = "a", .text = texts[i], .from = i ? at : NULL }, id[i]);
+        OK(workspace_mark_pending(f->db, f->session, "a", id[i], &oops));
+        workspace_refresh(f->w);
+        if (i == 0) /* the second and the third come between two executions */
+            place(f, NULL, 0);
+    }
+    for (size_t i = 0; i < 3; i++) { /* neither before the upload is placed nor after */
+        place_one(f, "a", id[i]);
+        assert_file(f, "a", "three");
+    }
+    take_away(f, "a");
+    capture(f);
+    OK(workspace_object_at(f->db, f->session, "a", at, &oops));
+    assert_string_equal(at, id[2]); /* a removed file is continued too */
+    OK(workspace_object_at(f->db, f->other_session, "a", at, &oops));
+    assert_string_equal(at, "");
+    OK(workspace_object_at(f->db, f->session, "b", at, &oops));
+    assert_string_equal(at, "");
+}
+
 static void an_upload_that_cannot_be_placed_keeps_waiting(void **state)
 {
     struct fixture *f = *state;
@@ -510,6 +539,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_upload_waits_for_its_workspace, setup, teardown),
         cmocka_unit_test_setup_teardown(a_new_upload_replaces_what_code_made_or_removed, setup, teardown),
         cmocka_unit_test_setup_teardown(an_upload_during_an_execution_is_not_lost, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_upload_continues_what_stands_at_its_name, setup, teardown),
         cmocka_unit_test_setup_teardown(an_upload_that_cannot_be_placed_keeps_waiting, setup, teardown),
         cmocka_unit_test_setup_teardown(an_upload_that_was_deleted_is_forgotten, setup, teardown),
         cmocka_unit_test_setup_teardown(work_that_nobody_captured_is_not_replaced_in_silence, setup,

@@ -333,6 +333,25 @@ static void touch_writes_once_an_hour(void **state)
     assert_true(last_used(f, id) >= made);
 }
 
+static void a_session_is_touched_as_a_whole_once_an_hour(void **state)
+{
+    struct fixture *f = *state;
+    char a[ID_SIZE], b[ID_SIZE], other[ID_SIZE];
+
+    store_text(f, (struct upload){ .name = "a", .text = "abc" }, a);
+    store_text(f, (struct upload){ .name = "b", .text = "abc" }, b);
+    store_text(f, (struct upload){ .name = "a", .text = "abc", .session = f->other_session }, other);
+    int64_t made = last_used(f, a);
+    OK(db_run(f->db, &oops, "UPDATE objects SET last_used_ms = ?", "i", made - 3500000));
+    OK(store_touch_session(f->store, f->session, &oops));
+    assert_int_equal(last_used(f, a), made - 3500000);
+    OK(db_run(f->db, &oops, "UPDATE objects SET last_used_ms = ? WHERE id <> ?", "is", made - 3700000, b));
+    OK(store_touch_session(f->store, f->session, &oops)); /* the longest unused one counts */
+    assert_true(last_used(f, a) >= made && last_used(f, b) >= made);
+    assert_int_equal(last_used(f, other), made - 3700000);
+    OK(store_touch_session(f->store, "AAAAAAAAAAAAAAAAAAAAA", &oops));
+}
+
 /* ---- what a crash leaves ---- */
 
 static void write_stray(struct fixture *f, const char *path)
@@ -469,6 +488,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(delete_takes_row_and_bytes_but_not_from_open_readers, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(touch_writes_once_an_hour, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_session_is_touched_as_a_whole_once_an_hour, setup, teardown),
         cmocka_unit_test_setup_teardown(start_removes_what_a_crash_left, setup, teardown),
         cmocka_unit_test_setup_teardown(a_missing_disk_is_refused_and_harms_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_foreign_database_is_refused_and_harms_nothing, setup, teardown),

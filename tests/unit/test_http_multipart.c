@@ -245,8 +245,8 @@ static void limits_hold(void **state)
         size_t parts, header, name;
         enum error_kind kind;
     } cases[] = {
-        { 1000, 1, 1, ERR_NONE },
-        { 1001, 1, 1, ERR_LIMIT },
+        { 1100, 1, 1, ERR_NONE },
+        { 1101, 1, 1, ERR_LIMIT },
         { 1, 8000, 1, ERR_NONE },
         { 1, 8192, 1, ERR_INVALID },
         { 1, 1, MULTIPART_MAX_NAME - 1, ERR_NONE },

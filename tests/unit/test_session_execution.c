@@ -396,6 +396,7 @@ static void a_restart_takes_sandboxes_back_and_removes_strays(void **state)
     fake_engine_add(f->engine, "stray", stray_labels, 2, ENGINE_RUNNING, "/nowhere", stray);
     session_unpin(a);
     session_unpin(b);
+    execution_cancel_all(f->table); /* waits for the threads of those that ended */
     session_table_free(f->table);
     fake_engine_die(f->engine, id_b, 1, false);
 
