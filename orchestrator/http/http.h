@@ -139,7 +139,7 @@ void http_request_done(const struct http_service *s, const struct http_route *ro
 int http_query_parse(const char *query, struct http_fields *ret, struct error *err) MUST_CHECK;
 
 bool http_type_is_json(const char *content_type); /* application/json or *+json, parameters allowed */
-unsigned http_status_of(enum error_kind kind); /* ERR_NOT_FOUND -> 404 */
+unsigned http_status_of(enum error_kind kind);    /* ERR_NOT_FOUND -> 404 */
 /* {"error": word, "message": msg, "detail": msg}, with "retry_after_seconds" when known; fills status and
  * headers. */
 void http_response_error(struct http_response *res, const struct error *err);
