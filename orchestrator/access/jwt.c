@@ -170,7 +170,9 @@ static char *unfold_pem(const char *text)
     if (strstr(text, "-----BEGIN")) {
         for (char *to = pem; *text; to++) {
             bool escape = str_starts(text, "\\n") || str_starts(text, "\\r");
-            *to = escape ? '\n' : *text;
+            *to = *text;
+            if (escape)
+                *to = '\n';
             text += escape ? 2 : 1;
         }
         return pem;
