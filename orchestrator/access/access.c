@@ -176,14 +176,23 @@ static const struct key_entry *find_key(const struct keys *keys, const char *key
 }
 
 /* A client that has no user to fill in sends its template as it is; all of its users would be one. */
+static bool is_user_id(const char *text)
+{
+    const char *p = text;
+
+    while (*p >= ' ' && *p <= '~')
+        p++;
+    return *p == '\0' && p - text <= USER_MAX_BYTES && !strstr(text, "{{");
+}
+
 static int key_principal(const struct key_entry *e, const struct http_request *req, struct principal **ret,
                          struct error *err)
 {
     const char *user = e->trusted_user_header ? http_header(req, "X-Carrel-User") : NULL;
 
-    if (user && (strlen(user) > USER_MAX_BYTES || strstr(user, "{{")))
+    if (user && !is_user_id(user))
         return error_set(err, ERR_INVALID,
-                         "X-Carrel-User: must be a user's id of at most %d bytes, not a placeholder",
+                         "X-Carrel-User: must be a user's id, at most %d ASCII characters, not a placeholder",
                          USER_MAX_BYTES);
     *ret = principal_new(e->tenant, user ? user : "", user && user[0], e->admin);
     return 0;

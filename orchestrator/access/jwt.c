@@ -1,8 +1,9 @@
 /*
  * librhonabwy 1.1 (Debian 12 has 1.1.11), what to know of it:
- * - Its parser takes keys from the token's own header (jwk, jku, x5c, x5u), fetches the remote ones, accepts
- *   "none" and inflates "zip" unless told otherwise (rhonabwy.h, R_PARSE_*, R_FLAG_IGNORE_REMOTE). So the
- *   header is read by jwt_token.c first, and every call here says R_PARSE_NONE and R_FLAG_IGNORE_REMOTE.
+ * - Its parser takes keys from the token's own header (jwk, jku, x5c, x5u), fetches the remote ones and
+ * accepts "none" unless told otherwise (rhonabwy.h, R_PARSE_*, R_FLAG_IGNORE_REMOTE), and inflates what "zip"
+ * says is deflated. So the header is read by jwt_token.c first, and every call here says R_PARSE_NONE and
+ *   R_FLAG_IGNORE_REMOTE.
  * - It verifies by whatever algorithm the header names. So that one is compared with the key's before.
  * - HMAC signatures are compared by strcmp() (CVE-2024-25714): no symmetric algorithm is ever let through.
  * - r_global_init() only replaces jansson's allocator and starts a second libcurl, for remote keys: not
