@@ -5,6 +5,7 @@
 
 struct app { /* borrowed parts, owned by cli/serve.c */
     const struct config *config;
+    const struct access *access;
     struct db *db;
     struct store *store;
     struct session_table *sessions;

@@ -36,10 +36,21 @@ static const struct config_row rows[] = {
                   "Address to listen on. Beyond loopback a key or AUTH=none is needed."),
     COMMON_INT("PORT", port, 8000, 0, 65535, "TCP port; 0 picks a free one."),
     SECRET("CODE_INTERPRETER_API_KEY", api_key,
-           "Key that clients send as X-API-Key. Not set: the server is open."),
+           "Key that clients send as X-API-Key. Without it, a keys file and a JWT key the server is open."),
+    STRING("API_KEYS_FILE", api_keys_file, "",
+           "JSON file of several hashed keys with tenant and role; `docs/AUTHENTICATION.md` has the format."),
+    STRING("CODEAPI_JWT_PUBLIC_KEY", jwt_public_key, "",
+           "Public key (Ed25519 or RSA) of LibreChat's tokens: PEM, with \\n for line ends or in base64."),
+    STRING("CODEAPI_JWT_KID", jwt_kid, "lc-codeapi-2026-05",
+           "Key id of that key, and of a JWK that has none; the default is LibreChat's."),
+    STRING("CODEAPI_JWT_JWKS_JSON", jwt_jwks_json, "", "Several public keys as a JSON Web Key Set."),
+    STRING("CODEAPI_JWT_PUBLIC_KEYS_DIR", jwt_keys_dir, "",
+           "Directory of public keys, `<kid>.pem` or `<kid>.json` (a JWK)."),
+    STRING("CODEAPI_JWT_ISSUER", jwt_issuer, "librechat", "The `iss` that tokens must have."),
+    STRING("CODEAPI_JWT_AUDIENCE", jwt_audience, "codeapi", "The `aud` that tokens must have."),
     STRING("AUTH", auth, "auto",
-           "auto: a key when one is set, else open on loopback only. none: open on purpose, on a private "
-           "network."),
+           "auto: credentials when any are set, else open on loopback only. none: open on purpose, on a "
+           "private network."),
     STRING("ALLOWED_HOSTS", allowed_hosts, "",
            "Further Host names an open server on loopback answers to, comma separated."),
     STRING(
@@ -174,14 +185,25 @@ static int parse_uids(struct config *cfg, struct error *err)
     return 0;
 }
 
+/* The first setting that makes callers show credentials, or NULL. */
+static const char *credential_setting(const struct config *cfg)
+{
+    return cfg->api_key[0]          ? "CODE_INTERPRETER_API_KEY"
+           : cfg->api_keys_file[0]  ? "API_KEYS_FILE"
+           : cfg->jwt_public_key[0] ? "CODEAPI_JWT_PUBLIC_KEY"
+           : cfg->jwt_jwks_json[0]  ? "CODEAPI_JWT_JWKS_JSON"
+           : cfg->jwt_keys_dir[0]   ? "CODEAPI_JWT_PUBLIC_KEYS_DIR"
+                                    : NULL;
+}
+
 /* Checks that need more than one row, and words with few values. */
 static int check(struct config *cfg, struct error *err)
 {
     if (!str_eq(cfg->auth, "auto") && !str_eq(cfg->auth, "none"))
         return error_set(err, ERR_INVALID, "AUTH: '%.100s' is neither auto nor none", cfg->auth);
-    if (str_eq(cfg->auth, "none") && cfg->api_key[0])
-        return error_set(err, ERR_INVALID,
-                         "AUTH: none contradicts CODE_INTERPRETER_API_KEY; unset one of them");
+    if (str_eq(cfg->auth, "none") && credential_setting(cfg))
+        return error_set(err, ERR_INVALID, "AUTH: none contradicts %s; unset one of them",
+                         credential_setting(cfg));
     if (!str_eq(cfg->log_format_name, "text") && !str_eq(cfg->log_format_name, "json"))
         return error_set(err, ERR_INVALID, "LOG_FORMAT: '%.100s' is neither text nor json",
                          cfg->log_format_name);

@@ -11,6 +11,8 @@ struct config { /* strings owned; "" when not set */
     int64_t port;
     char *auth; /* "auto" or "none" */
     char *api_key;
+    char *api_keys_file;
+    char *jwt_public_key, *jwt_kid, *jwt_jwks_json, *jwt_keys_dir, *jwt_issuer, *jwt_audience;
     char *allowed_hosts;
     char *cors_origins;
     char *data_dir;

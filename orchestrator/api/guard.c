@@ -18,12 +18,13 @@ static bool origin_listed(const char *list, const char *origin)
 }
 
 /* Browsers may call a server that needs a key; never with cookies, which it does not use. */
-static void add_cors(const struct config *cfg, const struct http_request *req, struct http_response *res)
+static void add_cors(const struct app *app, const struct http_request *req, struct http_response *res)
 {
     const char *origin = http_header(req, "Origin");
-    bool any = str_eq(cfg->cors_origins, "*");
+    const char *allowed = app->config->cors_origins;
+    bool any = str_eq(allowed, "*");
 
-    if (!origin || access_is_open(cfg) || !(any || origin_listed(cfg->cors_origins, origin)))
+    if (!origin || access_is_open(app->access) || !(any || origin_listed(allowed, origin)))
         return;
     http_response_header(res, "Access-Control-Allow-Origin", "%s", any ? "*" : origin);
     if (!any)
@@ -40,15 +41,16 @@ static void add_cors(const struct config *cfg, const struct http_request *req, s
 int api_guard(struct app *app, const struct http_route *route, struct http_request *req,
               struct http_response *res, struct error *err)
 {
-    add_cors(app->config, req, res);
+    add_cors(app, req, res);
     if (strcmp(req->method, "OPTIONS") == 0) /* a preflight carries no credentials and changes nothing */
-        return access_check_open(app->config, req, false, err);
-    if (access_check_open(app->config, req, route->json_body, err) < 0)
+        return access_check_open(app->access, req, false, err);
+    if (access_check_open(app->access, req, route->json_body, err) < 0)
         return -1;
-    if (access_authenticate(app->config, req, &req->principal, err) < 0) {
+    if (access_authenticate(app->access, req, &req->principal, err) < 0) {
         if (route->auth == HTTP_AUTH_NONE) /* public; a good key may show more */
             return 0;
-        http_response_header(res, "WWW-Authenticate", "Bearer realm=\"carrel\"");
+        if (err->kind == ERR_UNAUTHORIZED)
+            http_response_header(res, "WWW-Authenticate", "Bearer realm=\"carrel\"");
         return -1;
     }
     if (route->auth == HTTP_AUTH_ADMIN && !req->principal->admin)

@@ -108,8 +108,8 @@ int api_index(struct app *app, struct http_request *req, struct http_response *r
     http_response_json(res, 200,
                        json_pack("{s:s, s:s, s:[s,s,s,s,s], s:s, s:o, s:o, s:s}", "name", "Carrel", "version",
                                  CARREL_VERSION, "features", "sessions", "kernel-state", "files", "streaming",
-                                 "one-sandbox-per-session", "authentication",
-                                 access_is_open(app->config) ? "none" : "api-key", "languages", languages,
-                                 "endpoints", endpoints, "documentation", "/openapi.json"));
+                                 "one-sandbox-per-session", "authentication", access_methods(app->access),
+                                 "languages", languages, "endpoints", endpoints, "documentation",
+                                 "/openapi.json"));
     return 0;
 }

@@ -163,12 +163,13 @@ int api_openapi(struct app *app, struct http_request *req, struct http_response 
     if (jsonx_parse(schemas, sizeof schemas - 1, &types, err) < 0)
         return error_set(err, ERR_INTERNAL, "the schemas do not parse");
     json_t *doc = json_pack(
-        "{s:s, s:{s:s, s:s, s:{s:s}}, s:[{s:s}, {s:s}], s:o, s:{s:o, s:{s:{s:s, s:s, s:s}}}}", "openapi",
-        "3.1.0", "info", "title", "Carrel", "version", CARREL_VERSION, "license", "name", "MIT", "servers",
-        "url", "/", "url", "/v1", "paths", paths(), "components", "schemas", types, "securitySchemes", "key",
-        "type", "apiKey", "in", "header", "name", "X-API-Key");
-    if (!access_is_open(app->config))
-        (void)json_object_set_new(doc, "security", json_pack("[{s:[]}]", "key"));
+        "{s:s, s:{s:s, s:s, s:{s:s}}, s:[{s:s}, {s:s}], s:o, s:{s:o, s:{s:{s:s, s:s, s:s}, s:{s:s, s:s}}}}",
+        "openapi", "3.1.0", "info", "title", "Carrel", "version", CARREL_VERSION, "license", "name", "MIT",
+        "servers", "url", "/", "url", "/v1", "paths", paths(), "components", "schemas", types,
+        "securitySchemes", "key", "type", "apiKey", "in", "header", "name", "X-API-Key", "bearer", "type",
+        "http", "scheme", "bearer");
+    if (!access_is_open(app->access))
+        (void)json_object_set_new(doc, "security", json_pack("[{s:[]}, {s:[]}]", "key", "bearer"));
     http_response_json(res, 200, doc);
     return 0;
 }

@@ -22,6 +22,7 @@
 
 struct server {
     struct config config;
+    struct access *access;
     int lock_fd; /* one service per data directory */
     char instance[ID_SIZE];
     char *boxes_dir;
@@ -116,7 +117,7 @@ static int start_parts(struct server *s, struct error *err)
     s->env = (struct session_env){ &s->config, s->db, s->store, s->engine, s->instance, s->boxes_dir };
     if (session_table_new(&s->env, &s->sessions, err) < 0 || service_start(s->sessions, &s->service, err) < 0)
         return -1;
-    s->app = (struct app){ &s->config, s->db, s->store, s->sessions, s->service };
+    s->app = (struct app){ &s->config, s->access, s->db, s->store, s->sessions, s->service };
     s->http = (struct http_service){ .app = &s->app,
                                      .guard = api_guard,
                                      .principal_free = principal_free,
@@ -145,6 +146,7 @@ static void stop_parts(struct server *s)
     store_close(s->store);
     db_close(s->db);
     http_client_teardown();
+    access_close(s->access);
     free(s->boxes_dir);
     if (s->lock_fd >= 0)
         (void)close(s->lock_fd);
@@ -177,11 +179,11 @@ static int run(struct server *s, struct error *err)
     if (config_load(&s->config, err) < 0)
         return -1;
     log_setup(s->config.log_level, s->config.log_format);
-    if (access_check_config(&s->config, err) < 0 || open_data(s, err) < 0 || start_parts(s, err) < 0 ||
+    if (access_open(&s->config, &s->access, err) < 0 || open_data(s, err) < 0 || start_parts(s, err) < 0 ||
         check_probe(s, err) < 0)
         return -1;
     log_info("listening on http://%s:%u (%s)", s->config.host, (unsigned)http_server_port(s->listener),
-             access_is_open(&s->config) ? "open" : "with a key");
+             access_is_open(s->access) ? "open" : access_methods(s->access));
     (void)sigwait(&signals, &caught);
     log_info("stopping on signal %d; idle sandboxes stay for the next start", caught);
     return 0;

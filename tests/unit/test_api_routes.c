@@ -1,4 +1,5 @@
 /* Every route is in openapi.json and the index, and every schema that a route names exists. */
+#include "orchestrator/access/access.h"
 #include "orchestrator/api/api.h"
 
 #include <setjmp.h>
@@ -9,6 +10,7 @@
 #include <cmocka.h>
 
 static struct config cfg;
+static struct access *access_of_all;
 static struct app app = { .config = &cfg };
 
 static json_t *get(http_handler *handler)
@@ -84,18 +86,51 @@ static void the_index_lists_every_route(void **state)
     assert_int_equal(json_array_size(json_object_get(doc, "endpoints")), n);
 }
 
+static void every_way_to_sign_in_is_documented(void **state)
+{
+    static const char *const schemes[] = { "key", "bearer" };
+    struct access *open = NULL, *keyed = NULL;
+    struct config with_key = cfg;
+    char key[] = "s3cret";
+    struct error err = { 0 };
+
+    (void)state;
+    with_key.api_key = key;
+    assert_int_equal(access_open(&cfg, &open, &err), 0);
+    assert_int_equal(access_open(&with_key, &keyed, &err), 0);
+    for (int needed = 0; needed < 2; needed++) {
+        app.access = needed ? keyed : open;
+        json_auto_t *doc = get(api_openapi), *index = get(api_index);
+        const json_t *security = json_object_get(doc, "security");
+        const json_t *known = json_object_get(json_object_get(doc, "components"), "securitySchemes");
+        assert_int_equal(json_array_size(security), needed ? ARRAY_LEN(schemes) : 0);
+        for (size_t i = 0; i < ARRAY_LEN(schemes); i++) {
+            assert_true(json_is_object(json_object_get(known, schemes[i])));
+            assert_true(!needed || json_object_get(json_array_get(security, i), schemes[i]));
+        }
+        assert_string_equal(json_string_value(json_object_get(index, "authentication")),
+                            needed ? "api-key" : "none");
+    }
+    app.access = access_of_all;
+    access_close(open);
+    access_close(keyed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(openapi_has_every_route_and_no_other),
         cmocka_unit_test(schemas_that_are_named_exist),
         cmocka_unit_test(the_index_lists_every_route),
+        cmocka_unit_test(every_way_to_sign_in_is_documented),
     };
     struct error err = { 0 };
 
-    if (config_load(&cfg, &err) < 0)
+    if (config_load(&cfg, &err) < 0 || access_open(&cfg, &access_of_all, &err) < 0)
         return 1;
+    app.access = access_of_all;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    access_close(access_of_all);
     config_done(&cfg);
     return failed;
 }
