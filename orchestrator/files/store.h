@@ -21,6 +21,7 @@ struct object { /* metadata; strings owned, freed by object_done() */
     int64_t created_ms, last_used_ms;
 };
 void object_done(struct object *o);
+void object_copy(const struct object *from, struct object *ret); /* with strings of its own */
 #define auto_object CLEANUP(object_done)
 
 struct objects {

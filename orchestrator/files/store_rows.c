@@ -10,6 +10,13 @@
     " o.modified_from, p.session_id, o.superseded, o.created_ms, o.last_used_ms"                             \
     " FROM objects o LEFT JOIN objects p ON p.id = o.modified_from "
 
+void object_copy(const struct object *from, struct object *ret)
+{
+    *ret = *from;
+    ret->name = xstrdup(from->name);
+    ret->content_type = xstrdup(from->content_type);
+}
+
 void object_done(struct object *o)
 {
     free(o->name);

@@ -326,7 +326,8 @@ int session_enter(struct session *s, bool *ret_started, struct error *err)
 void session_leave(struct session *s)
 {
     (void)pthread_mutex_lock(&s->table->lock);
-    s->running--;
+    if (--s->running == 0)
+        session_forget_captures(s);
     s->last_used_ms = clock_real_ms();
     (void)pthread_cond_broadcast(&s->table->changed);
     (void)pthread_mutex_unlock(&s->table->lock);

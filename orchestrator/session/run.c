@@ -7,6 +7,7 @@
 #include "orchestrator/session/execution_internal.h"
 #include "orchestrator/session/link.h"
 
+#define LIFE_TRIES 4      /* of LINK_HELLO_MS each */
 #define SILENCE_MS 5000   /* after so much silence the runner is asked whether it lives */
 #define CANCEL_MS 10000   /* from CANCEL to END: SIGINT, its grace, SIGKILL */
 #define OVERTIME_MS 30000 /* the runner keeps the time limit; past this much more it is broken */
@@ -23,7 +24,8 @@ struct run {
     bool started;
     bool had_python; /* the session had Python variables when this run began */
     bool cancel_sent;
-    bool ended; /* END was read, or the sandbox is lost */
+    uint64_t captures_seen; /* the session's count when this run began */
+    bool ended;             /* END was read, or the sandbox is lost */
 };
 
 /* ---- results ---- */
@@ -77,11 +79,13 @@ static int take_end(struct run *r, const struct frame *f, struct error *err)
     const char *reason = "error";
     json_t *signal_word = NULL, *sentence = NULL; /* text or null */
     int truncated = 0, kernel_lost = 0;
+    json_int_t undisplayed = 0;
 
     if (jsonx_parse_repaired(f->payload, f->len, &doc, err) < 0 ||
-        jsonx_unpack(doc, err, "{s:s, s:I, s?:o, s?:o, s?:I, s?:I, s?:I, s?:b, s?:b}", "reason", &reason,
-                     "code", &code, "signal", &signal_word, "message", &sentence, "wall_ms", &wall, "cpu_ms",
-                     &cpu, "memory", &memory, "truncated", &truncated, "kernel_lost", &kernel_lost) < 0)
+        jsonx_unpack(doc, err, "{s:s, s:I, s?:o, s?:o, s?:I, s?:I, s?:I, s?:b, s?:b, s?:I}", "reason",
+                     &reason, "code", &code, "signal", &signal_word, "message", &sentence, "wall_ms", &wall,
+                     "cpu_ms", &cpu, "memory", &memory, "truncated", &truncated, "kernel_lost", &kernel_lost,
+                     "skipped_displays", &undisplayed) < 0)
         return error_wrap(err, "the runner's END");
     const char *signal = json_string_value(signal_word), *message = json_string_value(sentence);
     end_with(r, reason_of(reason), code, message);
@@ -90,6 +94,10 @@ static int take_end(struct run *r, const struct frame *f, struct error *err)
     res->cpu_ms = MAX(0, cpu);
     res->memory_bytes = MAX(0, memory);
     res->truncated = truncated != 0;
+    if (undisplayed > 0)
+        workspace_changes_skip(&res->changes, "*",
+                               "%lld displays more than one execution may make were left out",
+                               (long long)undisplayed);
     if (kernel_lost)
         session_python_lost(r->s, message ? message : "the Python kernel ended");
     return 0;
@@ -142,17 +150,28 @@ static void sandbox_broken(struct run *r, enum execution_reason reason, const ch
     session_drop_sandbox(r->s, r->generation, message);
 }
 
-/* Another connection to the same runner: is it still there? */
-static bool runner_lives(struct run *r)
+static bool runner_answers(struct run *r)
 {
     struct link probe = LINK_NONE;
     struct error ignored = { 0 };
     auto_free char *run_dir = session_run_dir(r->s);
 
+    /* Only silence tells: who removed the socket has not ended the runner, and a dead one closes our
+     * connection. */
     if (link_open(session_table_env(r->s->table)->engine, run_dir, &probe, &ignored) < 0)
-        return false;
+        return ignored.kind != ERR_TIMEOUT;
     link_close(&probe);
     return true;
+}
+
+/* Another connection to the same runner: is it still there? A busy one may be slow to say so, a dead one
+ * never does. */
+static bool runner_lives(struct run *r)
+{
+    for (int i = 0; i < LIFE_TRIES; i++)
+        if (runner_answers(r))
+            return true;
+    return false;
 }
 
 /* Opens the connection, replacing a sandbox that is gone, paused or mute. */
@@ -311,6 +330,7 @@ static void capture_files(struct run *r)
         log_error("execution %s: capture: %s", r->x->id, err.msg);
         workspace_changes_skip(&r->x->result.changes, "*", "files could not be captured: %s", err.msg);
     }
+    session_share_captures(r->s, r->captures_seen, &r->x->result.changes);
     session_workspace_end(r->s);
 }
 
@@ -341,6 +361,7 @@ static void run_program(struct run *r)
     const struct config *cfg = session_table_env(r->s->table)->config;
     bool python = r->x->request.language->kernel;
 
+    r->captures_seen = session_captures(r->s);
     if (place_files(r, &err) < 0 || connect_runner(r, &err) < 0) {
         fail(r, &err);
         return;

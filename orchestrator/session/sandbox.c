@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "common/fd.h"
+#include "orchestrator/files/tree.h"
 #include "orchestrator/session/link.h"
 
 #define RUNNER_PATH "/usr/local/bin/carrel-runner"
@@ -47,6 +48,30 @@ static int write_identity(const struct sandbox_host *h, const char *box, uint32_
     if (write_file(passwd_path, passwd, err) < 0)
         return -1;
     return write_file(group_path, group, err);
+}
+
+/* Whatever code of an earlier sandbox made of it: the runner's socket gets a directory that nobody has
+ * touched. */
+static int fresh_run_dir(const struct sandbox_host *h, const char *box, uint32_t uid, struct error *err)
+{
+    auto_free char *path = sandbox_box_path(h, box, "run");
+
+    if (tree_remove(path, err) < 0)
+        return -1;
+    if (mkdir(path, 0700) < 0 || (geteuid() == 0 && chown(path, uid, uid) < 0))
+        return error_errno(err, errno, "create %s", path);
+    return 0;
+}
+
+/* Code can take away its own right to enter its directories; the next sandbox must have it again. */
+static int reset_root(const struct sandbox_host *h, const char *box, const char *part, uint32_t uid,
+                      struct error *err)
+{
+    auto_free char *path = sandbox_box_path(h, box, part);
+
+    if (chmod(path, 0700) < 0 || (geteuid() == 0 && chown(path, uid, uid) < 0))
+        return error_errno(err, errno, "%s", path);
+    return 0;
 }
 
 void sandbox_spec_limits(const struct config *cfg, struct engine_spec *spec)
@@ -144,11 +169,10 @@ int sandbox_start(const struct sandbox_host *h, const char *session_id, const ch
                   char ret_container[ENGINE_ID_SIZE], struct error *err)
 {
     char id[ENGINE_ID_SIZE] = "";
-    auto_free char *stale = sandbox_box_path(h, box, "run/runner.sock");
 
-    if (write_identity(h, box, uid, err) < 0)
-        return -1;
-    (void)unlink(stale); /* of an earlier sandbox on this box; nobody listens there any more */
+    if (fresh_run_dir(h, box, uid, err) < 0 || reset_root(h, box, "data", uid, err) < 0 ||
+        reset_root(h, box, "home", uid, err) < 0 || write_identity(h, box, uid, err) < 0)
+        return error_wrap(err, "prepare a sandbox");
     if (create(h, session_id, box, uid, id, err) < 0) {
         if (err->kind == ERR_NOT_FOUND) /* the engine knows no such image */
             err->kind = ERR_UNAVAILABLE;

@@ -17,6 +17,11 @@ enum session_python { PYTHON_NEVER_RAN, PYTHON_LIVE, PYTHON_LOST };
 
 struct execution;
 
+struct capture {     /* one object that an execution captured while others of the session ran */
+    uint64_t number; /* counted by the session */
+    struct object object;
+};
+
 /* Everything below the line is guarded by the table's lock. Whoever holds a pin may read what stands above
  * it. */
 struct session {
@@ -42,6 +47,9 @@ struct session {
     struct execution *python_queue; /* waiting or running on the kernel, first come first served */
     bool workspace_busy;            /* one place or capture at a time; see session_workspace_begin() */
     struct workspace *workspace;    /* NULL until needed */
+    struct capture *captures;       /* since the oldest run under way began */
+    size_t capture_count;
+    uint64_t capture_number; /* of the latest */
 };
 
 const char *session_state_name(enum session_state s); /* "live" */

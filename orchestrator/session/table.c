@@ -38,6 +38,7 @@ int session_table_new(const struct session_env *env, struct session_table **ret,
 static void session_free(struct session *s)
 {
     workspace_close(s->workspace);
+    session_forget_captures(s);
     free(s->tenant);
     free(s->user);
     free(s->entity_id);

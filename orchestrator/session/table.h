@@ -102,6 +102,15 @@ void session_workspace_end(struct session *s);
 void session_workspace_refresh(
     struct session *s); /* files were uploaded to it: its next execution places them */
 
+/*
+ * Programs of one session that run at once write into one workspace, and whoever ends first captures what all
+ * have written. So that each is told of its files, a run is also given what others captured since it began.
+ */
+uint64_t session_captures(struct session *s); /* how many there were up to now */
+/* Adds to changes->files what others captured after the first `seen`; remembers what it has of its own. */
+void session_share_captures(struct session *s, uint64_t seen, struct workspace_changes *changes);
+void session_forget_captures(struct session *s); /* with the lock held, when nothing runs any more */
+
 /* Python's state, under the lock. take_lost: tells once that variables were lost; the caller frees the
  * reason. */
 bool session_python_ran(struct session *s); /* gives whether there were variables before */

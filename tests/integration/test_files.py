@@ -1,5 +1,6 @@
 """Files: uploads, results, downloads, deletion, and what a hostile workspace can try."""
 
+import concurrent.futures
 import hashlib
 import io
 import os
@@ -135,6 +136,27 @@ def test_links_in_the_workspace_give_nothing_away(client, eid, target):
                            {"id": up["files"][0]["id"], "name": "rootdir/tmp/planted.txt"}])
     assert not os.path.exists("/tmp/planted.txt")
     assert b["code"] == 0
+
+
+def test_programs_that_run_at_once_are_each_told_of_their_files(client, eid):
+    client.exec("true", lang="bash", entity_id=eid)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        a = pool.submit(client.exec, "echo a > fa.txt; while [ ! -e fb.txt ]; do sleep 0.02; done", lang="bash",
+                        entity_id=eid)
+        b = pool.submit(client.exec, "while [ ! -e fa.txt ]; do sleep 0.02; done; echo b > fb.txt", lang="bash",
+                        entity_id=eid)
+        assert "fa.txt" in {f["name"] for f in a.result()["files"]}
+        assert "fb.txt" in {f["name"] for f in b.result()["files"]}
+    assert client.exec("true", lang="bash", entity_id=eid)["files"] == []
+
+
+def test_code_that_spoils_its_own_directories_does_not_lose_the_session(client, eid):
+    client.exec("echo kept > kept.txt", lang="bash", entity_id=eid)
+    for spoil in ["rm /run/carrel/runner.sock; mkdir -p /run/carrel/runner.sock/a",
+                  "rm /run/carrel/runner.sock; chmod 000 /run/carrel",
+                  "rm /run/carrel/runner.sock; chmod 000 /mnt/data $HOME"]:
+        client.exec(spoil, lang="bash", entity_id=eid)
+        assert client.exec("cat kept.txt", lang="bash", entity_id=eid)["stdout"] == "kept\n"
 
 
 def test_a_missing_file_part_and_a_cut_body_are_refused(client):

@@ -239,6 +239,16 @@ class Output(KernelCase):
         r = self.kernel.run("!ls --color=auto /; grep --color=auto root /etc/passwd")
         self.assertNotIn("\x1b", r.stdout)
 
+    def test_a_flooding_child_does_not_end_the_reading(self):
+        self.kernel.run("import os; os.system('yes | head -c 30000000')", seconds=60)
+        r = self.run_ok("_ = os.system('yes | head -c 300000'); print('done')", seconds=30)
+        self.assertEqual(r.stdout.count("y"), 150000)
+        self.assertTrue(r.stdout.endswith("done\n"))
+
+    def test_a_closed_stream_prints_in_the_next_cell(self):
+        self.kernel.run("import sys; sys.stdout.close(); sys.stderr.close()")
+        self.assertEqual(self.run_ok("print('again')").stdout, "again\n")
+
     def test_lone_surrogates(self):
         r = self.run_ok("print('a\\ud800b\\udcff'); print('after')")
         self.assertEqual(r.stdout, "a\\ud800b\\udcff\nafter\n")

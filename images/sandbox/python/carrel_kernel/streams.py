@@ -102,6 +102,8 @@ class Stream(OutStream):
                 self._take_pipe()
             except OSError:
                 return
+            except Exception:  # a text nobody could take must not end the reading: writers would wait for ever
+                continue
 
     def settle(self):
         """End of a cell: everything written so far is on its way when this returns."""
@@ -126,7 +128,7 @@ class Stream(OutStream):
             self._buffers[self._key].write(text)
         self._backlog += len(text)
         if self._backlog > BACKLOG_CHARS:
-            self.flush()
+            self._hand_over()  # not flush(): that takes from the pipe, which may be what we are doing
         elif not self._timer_set:
             self._schedule_flush()
 
@@ -175,6 +177,13 @@ class Stream(OutStream):
         if self.pub_thread is None or not (self._buffers or self._waiting()):
             return
         self._take_pipe()
+        self._hand_over()
+
+    def close(self):
+        """A cell that closes its output closes it for itself at most: the next one prints again."""
+        self.flush()
+
+    def _hand_over(self):
         self._send()
         thread = self.pub_thread.thread
         if thread.is_alive() and thread is not threading.current_thread():
