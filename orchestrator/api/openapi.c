@@ -43,6 +43,14 @@ static const char schemas[] =
     "\"application/octet-stream\"},"
     "\"entity_id\":{\"type\":\"string\"},\"session_id\":{\"type\":\"string\"},\"read_only\":{\"type\":"
     "\"string\"}}},"
+    "\"Session\":{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\"},"
+    "\"entity_id\":{\"type\":[\"string\",\"null\"]},"
+    "\"state\":{\"type\":\"string\",\"enum\":[\"stored\",\"starting\",\"live\",\"stopping\"]},"
+    "\"created\":{\"type\":\"string\"},\"last_used\":{\"type\":\"string\"},"
+    "\"last_used_ms\":{\"type\":\"integer\"},\"sandbox_age_seconds\":{\"type\":[\"integer\",\"null\"]},"
+    "\"executing\":{\"type\":\"integer\"},\"files\":{\"type\":\"integer\"}}},"
+    "\"Sessions\":{\"type\":\"object\",\"properties\":{\"sessions\":{\"type\":\"array\","
+    "\"items\":{\"$ref\":\"#/components/schemas/Session\"}}}},"
     "\"Any\":{}}";
 
 struct body_row { /* which schema a route takes and gives; a route without a row gives any JSON */
@@ -56,6 +64,9 @@ static const struct body_row bodies[] = {
     { "POST", "/exec/stream", "application/json", "ExecRequest", "text/event-stream", "Any" },
     { "POST", "/upload", "multipart/form-data", "Upload", "application/json", "Any" },
     { "GET", "/download/{sid}/{fid}", NULL, NULL, "application/octet-stream", "Any" },
+    { "GET", "/sessions", NULL, NULL, "application/json", "Sessions" },
+    { "GET", "/sessions/{sid}", NULL, NULL, "application/json", "Session" },
+    { "GET", "/sessions/{sid}/workspace", NULL, NULL, "application/zip", "Any" },
 };
 
 static const struct body_row *find_body(const struct http_route *route)
