@@ -152,7 +152,7 @@ static int write_header(struct archive_stream *s, const char *path, const struct
 static int begin_entry(struct archive_stream *s)
 {
     const char *path = s->paths[s->next++];
-    CLEANUP(closep) int fd = beneath_open(s->dir_fd, path, O_RDONLY);
+    auto_close int fd = beneath_open(s->dir_fd, path, O_RDONLY);
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
@@ -169,7 +169,7 @@ static int continue_entry(struct archive_stream *s)
     size_t want = (size_t)MIN((int64_t)sizeof s->block, s->left);
 
     if (want == 0) {
-        closep(&s->file_fd);
+        auto_close int done = steal_fd(&s->file_fd);
         return good(archive_write_finish_entry(s->archive)) ? 0 : -1;
     }
     ssize_t n = read(s->file_fd, s->block, want);
