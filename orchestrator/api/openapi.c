@@ -70,6 +70,14 @@ static const char schemas[] =
     "\"#/components/schemas/FileInfo\"}]}},"
     "\"Deleted\":{\"type\":\"object\",\"properties\":{\"message\":{\"type\":\"string\"},"
     "\"id\":{\"type\":\"string\"},\"session_id\":{\"type\":\"string\"}}},"
+    "\"Session\":{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\"},"
+    "\"entity_id\":{\"type\":[\"string\",\"null\"]},"
+    "\"state\":{\"type\":\"string\",\"enum\":[\"stored\",\"starting\",\"live\",\"stopping\"]},"
+    "\"created\":{\"type\":\"string\"},\"last_used\":{\"type\":\"string\"},"
+    "\"last_used_ms\":{\"type\":\"integer\"},\"sandbox_age_seconds\":{\"type\":[\"integer\",\"null\"]},"
+    "\"executing\":{\"type\":\"integer\"},\"files\":{\"type\":\"integer\"}}},"
+    "\"Sessions\":{\"type\":\"object\",\"properties\":{\"sessions\":{\"type\":\"array\","
+    "\"items\":{\"$ref\":\"#/components/schemas/Session\"}}}},"
     "\"Any\":{}}";
 
 struct body_row { /* which schema a route takes and gives; a route without a row gives any JSON */
@@ -89,6 +97,9 @@ static const struct body_row bodies[] = {
     { "GET", "/sessions/{sid}/objects/{fid}", NULL, NULL, "application/json", "FileInfo" },
     { "DELETE", "/sessions/{sid}/objects/{fid}", NULL, NULL, "application/json", "Deleted" },
     { "GET", "/download/{sid}/{fid}", NULL, NULL, "application/octet-stream", "Any" },
+    { "GET", "/sessions", NULL, NULL, "application/json", "Sessions" },
+    { "GET", "/sessions/{sid}", NULL, NULL, "application/json", "Session" },
+    { "GET", "/sessions/{sid}/workspace", NULL, NULL, "application/zip", "Any" },
 };
 
 static const struct body_row *find_body(const struct http_route *route)

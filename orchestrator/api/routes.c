@@ -22,6 +22,17 @@ static const struct http_route routes[] = {
     { "GET", "/openapi.json", api_openapi, .auth = HTTP_AUTH_NONE,
       .summary = "This interface, as OpenAPI 3.1." },
     { "GET", "/", api_index, .auth = HTTP_AUTH_NONE, .summary = "Name, version and routes." },
+    { "GET", "/sessions", api_sessions_list,
+      .summary = "Your sessions, newest use first; ?before=<ms> gives older ones." },
+    { "GET", "/sessions/{sid}", api_session_get, .summary = "What a session is doing." },
+    { "DELETE", "/sessions/{sid}", api_session_delete,
+      .summary = "End a session's executions and sandbox; ?files=true removes its files and itself." },
+    { "POST", "/sessions/{sid}/interrupt", api_session_interrupt,
+      .summary = "Cancel the session's executions; Python variables stay." },
+    { "POST", "/sessions/{sid}/restart", api_session_restart,
+      .summary = "Give the session a new sandbox at its next call; Python variables are lost." },
+    { "GET", "/sessions/{sid}/workspace", api_session_workspace,
+      .summary = "All files of the workspace, as ?format=zip (default) or tar.gz." },
 };
 
 const struct http_route *api_routes(size_t *ret_count)

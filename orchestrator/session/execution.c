@@ -176,6 +176,21 @@ void execution_cancel_all(struct session_table *t)
     (void)pthread_mutex_unlock(&t->lock);
 }
 
+unsigned execution_cancel_session(struct session *s)
+{
+    unsigned n = 0;
+
+    for (struct execution *x = s->table->executions; x; x = x->all_next) {
+        if (x->session != s)
+            continue;
+        atomic_store(&x->cancelled, true);
+        rouse(x->wake_fd);
+        n++;
+    }
+    (void)pthread_cond_broadcast(&s->table->changed);
+    return n;
+}
+
 static int start_thread(struct execution *x, struct error *err)
 {
     pthread_attr_t attr;

@@ -81,6 +81,8 @@ struct session *execution_session(const struct execution *x); /* borrowed */
 const struct language *execution_language(const struct execution *x);
 void execution_cancel(struct execution *x); /* ends the program, its whole tree; does not wait */
 
+unsigned
+execution_cancel_session(struct session *s); /* all of a session, the table's lock held; gives how many */
 /* Cancels all that run and waits up to 10 s until their threads have ended: the table may be freed then. */
 void execution_cancel_all(struct session_table *t);
 

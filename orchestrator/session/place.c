@@ -52,6 +52,10 @@ static int open_workspace(struct session *s, struct workspace **ret, struct erro
     bool fresh = false;
 
     (void)pthread_mutex_lock(&t->lock);
+    if (s->removed) {
+        (void)pthread_mutex_unlock(&t->lock);
+        return error_set(err, ERR_NOT_FOUND, "the session was deleted");
+    }
     if (!s->box[0]) {
         id_new(s->box);
         fresh = true;
@@ -312,6 +316,12 @@ int session_enter(struct session *s, bool *ret_started, struct error *err)
     bool started = false;
 
     (void)pthread_mutex_lock(&s->table->lock);
+    while (s->ending)
+        table_wait(s->table, -1); /* session_end() is bounded in time */
+    if (s->removed) {
+        (void)pthread_mutex_unlock(&s->table->lock);
+        return error_set(err, ERR_NOT_FOUND, "the session was deleted");
+    }
     s->running++;
     (void)pthread_mutex_unlock(&s->table->lock);
     if (obtain_sandbox(s, &started, err) < 0) {

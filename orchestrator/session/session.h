@@ -44,6 +44,8 @@ struct session {
     unsigned generation; /* counts sandboxes: tells whether somebody else already replaced a broken one */
     enum session_python python;
     char *lost_reason;              /* owned; with PYTHON_LOST */
+    bool ending;                    /* session_end() is at work: nobody may enter, or find it to enter it */
+    bool removed;                   /* its row is gone; those who still hold a pin can do nothing with it */
     struct execution *python_queue; /* waiting or running on the kernel, first come first served */
     bool workspace_busy;            /* one place or capture at a time; see session_workspace_begin() */
     struct workspace *workspace;    /* NULL until needed */

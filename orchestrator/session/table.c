@@ -107,11 +107,25 @@ static struct session *by_entity(struct session_table *t, const struct principal
     return NULL;
 }
 
-/* Adds a session that was read or made without the lock; if another thread was faster, its copy is taken. */
-static struct session *adopt(struct session_table *t, struct session *fresh)
+static uint64_t removals_now(struct session_table *t)
+{
+    (void)pthread_mutex_lock(&t->lock);
+    uint64_t n = t->removals;
+    (void)pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
+/* Adds a session that was read or made without the lock; if another thread was faster, its copy is taken.
+   NULL: a session was removed since, perhaps this one: read again. */
+static struct session *adopt(struct session_table *t, struct session *fresh, uint64_t removals)
 {
     (void)pthread_mutex_lock(&t->lock);
     struct session *s = table_by_id(t, fresh->id);
+    if (!s && t->removals != removals) {
+        (void)pthread_mutex_unlock(&t->lock);
+        session_free(fresh);
+        return NULL;
+    }
     if (!s) {
         s = fresh;
         if (t->count == t->cap) {
@@ -127,7 +141,7 @@ static struct session *adopt(struct session_table *t, struct session *fresh)
     return s;
 }
 
-static void remove_item(struct session_table *t, struct session *s)
+void table_remove_item(struct session_table *t, struct session *s)
 {
     for (size_t i = 0; i < t->count; i++)
         if (t->items[i] == s) {
@@ -153,7 +167,7 @@ void session_unpin(struct session *s)
     /* A stored session that nobody holds lives in the database alone. */
     last = --s->pins == 0 && s->state == SESSION_STORED;
     if (last)
-        remove_item(t, s);
+        table_remove_item(t, s);
     (void)pthread_mutex_unlock(&t->lock);
     if (last)
         session_free(s);
@@ -192,32 +206,39 @@ static int on_row(void *state, struct db_row *row, struct error *err)
     return 0;
 }
 
+static int load_where(struct session_table *t, const char *sql, const char *types, const char *const args[3],
+                      struct session **ret_pinned, struct error *err)
+{
+    struct session *s = NULL;
+
+    while (!s) {
+        struct load load = { .table = t };
+        uint64_t removals = removals_now(t);
+        if (db_query(t->env->db, err, on_row, &load, sql, types, args[0], args[1], args[2]) < 0) {
+            if (load.found)
+                session_free(load.found);
+            return -1;
+        }
+        if (!load.found)
+            return error_set(err, ERR_NOT_FOUND, "no such session");
+        s = adopt(t, load.found, removals);
+    }
+    *ret_pinned = s;
+    return 0;
+}
+
 int table_load(struct session_table *t, const char *id, struct session **ret_pinned, struct error *err)
 {
-    struct load load = { .table = t };
-
-    if (db_query(t->env->db, err, on_row, &load, "SELECT " SESSION_COLUMNS " FROM sessions WHERE id = ?", "s",
-                 id) < 0)
-        return -1;
-    if (!load.found)
-        return error_set(err, ERR_NOT_FOUND, "no such session");
-    *ret_pinned = adopt(t, load.found);
-    return 0;
+    return load_where(t, "SELECT " SESSION_COLUMNS " FROM sessions WHERE id = ?", "s",
+                      (const char *const[3]){ id }, ret_pinned, err);
 }
 
 static int load_by_entity(struct session_table *t, const struct principal *p, const char *entity_id,
                           struct session **ret_pinned, struct error *err)
 {
-    struct load load = { .table = t };
-
-    if (db_query(t->env->db, err, on_row, &load,
-                 "SELECT " SESSION_COLUMNS " FROM sessions WHERE tenant = ? AND user = ? AND entity_id = ?",
-                 "sss", p->tenant, p->user, entity_id) < 0)
-        return -1;
-    if (!load.found)
-        return error_set(err, ERR_NOT_FOUND, "no such session");
-    *ret_pinned = adopt(t, load.found);
-    return 0;
+    return load_where(
+        t, "SELECT " SESSION_COLUMNS " FROM sessions WHERE tenant = ? AND user = ? AND entity_id = ?", "sss",
+        (const char *const[3]){ p->tenant, p->user, entity_id }, ret_pinned, err);
 }
 
 void table_save(struct session *s)
@@ -275,7 +296,8 @@ static int find(struct session_table *t, const struct principal *p, may_fn *may,
     if (!id_valid(id))
         return error_set(err, ERR_NOT_FOUND, "no such session");
     (void)pthread_mutex_lock(&t->lock);
-    s = table_by_id(t, id);
+    while ((s = table_by_id(t, id)) && s->ending)
+        table_wait(t, -1); /* it may be unknown in a moment; looked up anew, for nobody holds a pin here */
     if (s)
         s->pins++;
     (void)pthread_mutex_unlock(&t->lock);
@@ -306,7 +328,9 @@ static int resolve_entity(struct session_table *t, const struct principal *p, co
                           struct session **ret, bool *ret_new, struct error *err)
 {
     (void)pthread_mutex_lock(&t->lock);
-    struct session *s = by_entity(t, p, entity_id);
+    struct session *s;
+    while ((s = by_entity(t, p, entity_id)) && s->ending)
+        table_wait(t, -1);
     if (s)
         s->pins++;
     (void)pthread_mutex_unlock(&t->lock);

@@ -89,6 +89,37 @@ int session_table_recover(struct session_table *t, struct error *err) MUST_CHECK
  * saved. */
 void session_table_tick(struct session_table *t);
 
+/* ---- its end (end.c), and what can be told about it (list.c) ---- */
+
+/*
+ * Cancels the session's executions, waits for their ends and removes its sandbox; calls on it wait meanwhile.
+ * With remove_files its objects, its box and its row go too: it is unknown afterwards and its entity_id free.
+ * ERR_TIMEOUT: an execution did not end; nothing of the files is removed then.
+ */
+int session_end(struct session *s, bool remove_files, const char *reason, struct error *err) MUST_CHECK;
+unsigned session_interrupt(struct session *s); /* cancels its executions, waits for none; gives their count */
+/* Puts the files that wait into the workspace and opens it, read-only, for reading beneath it. */
+int session_open_files(struct session *s, int *ret_dir_fd, struct error *err) MUST_CHECK;
+
+struct session_info { /* a copy */
+    char id[ID_SIZE];
+    char *entity_id; /* owned; NULL: anonymous */
+    enum session_state state;
+    enum session_python python;
+    unsigned running;
+    int64_t created_ms, last_used_ms;
+    int64_t live_since_ms; /* 0: no sandbox */
+};
+struct session_infos {
+    struct session_info *items;
+    size_t count;
+};
+void session_infos_done(struct session_infos *l);
+void session_info_get(struct session *s, struct session_info *ret); /* the caller frees entity_id */
+/* The principal's own that were last used before then, newest use first, at most max. */
+int session_list(struct session_table *t, const struct principal *p, int64_t before_ms, int64_t max,
+                 struct session_infos *ret, struct error *err) MUST_CHECK;
+
 struct session_counts {
     unsigned live, starting, executing, cleaned; /* cleaned: evicted or idle since the start */
 };

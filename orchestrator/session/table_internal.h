@@ -19,6 +19,7 @@ struct session_table {
     struct slot_waiter *waiters; /* first come first served */
     uint32_t next_uid;
     unsigned cleaned;
+    uint64_t removals;            /* sessions removed: a row read before one is read again */
     struct execution *executions; /* all that are under way */
     unsigned execution_threads;   /* that may still touch the table */
     int64_t told_ms;              /* when the sandboxes were last told that we live */
@@ -27,6 +28,7 @@ struct session_table {
 /* With the lock held. */
 struct session *table_by_id(struct session_table *t, const char *id);
 struct session *table_by_container(struct session_table *t, const char *container_id);
+void table_remove_item(struct session_table *t, struct session *s); /* nothing when it is not in the list */
 void table_wait(struct session_table *t, int64_t deadline_ms); /* -1: no deadline; wakes on every change */
 
 /* Without it. */
