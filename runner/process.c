@@ -108,7 +108,8 @@ static void kill_for(struct process *p, enum end_reason reason)
     if (p->killed_for == END_OK)
         p->killed_for = reason;
     if (p->child.pid > 0) {
-        /* Itself first: just after fork(2) it has neither its group nor its mark, and it forks nothing before. */
+        /* Itself first: just after fork(2) it has neither its group nor its mark, and it forks nothing
+         * before. */
         (void)kill(p->child.pid, SIGKILL);
         (void)kill(-p->child.pid, SIGKILL); /* the group at once: most trees are no more than that */
     }
