@@ -154,7 +154,7 @@ fuzz-run: $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 
 .PHONY: lint fmt fmt-check docs docs-check check
 fmt:
-	clang-format -i $(C_FILES)
+	@clang-format -i $(C_FILES)
 fmt-check:
 	@clang-format --dry-run -Werror $(C_FILES)
 lint: $(BUILD)/gen/schema_sql.h
