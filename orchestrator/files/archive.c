@@ -24,7 +24,7 @@ struct archive_stream {
     struct buf pending; /* made, not yet taken */
     int file_fd;        /* of the entry under way, or -1 */
     int64_t left;       /* bytes it still owes its header */
-    bool closed, failed;
+    bool closed, failed, given_up;
     char block[READ_BYTES];
 };
 
@@ -33,6 +33,8 @@ static la_ssize_t on_bytes(struct archive *a, void *state, const void *data, siz
     struct archive_stream *s = state;
     struct error err = { 0 };
 
+    if (s->given_up)
+        return (la_ssize_t)len;
     if (buf_add(&s->pending, data, len, &err) < 0) {
         archive_set_error(a, ENOMEM, "%s", err.msg);
         return -1;
@@ -116,8 +118,9 @@ void archive_stream_free(void *stream)
 
     if (!s)
         return;
-    if (s->archive && !s->closed)
-        (void)archive_write_fail(s->archive); /* else it would fill up the entry under way */
+    /* libarchive frees its compressor only after an entry that ended well: this one is ended into nothing, at
+       the worst with zeros up to its size. */
+    s->given_up = true;
     (void)archive_write_free(s->archive);
     closep(&s->file_fd);
     closep(&s->dir_fd);
@@ -169,7 +172,7 @@ static int continue_entry(struct archive_stream *s)
     size_t want = (size_t)MIN((int64_t)sizeof s->block, s->left);
 
     if (want == 0) {
-        auto_close int done = steal_fd(&s->file_fd);
+        IGNORE(close(steal_fd(&s->file_fd)));
         return good(archive_write_finish_entry(s->archive)) ? 0 : -1;
     }
     ssize_t n = read(s->file_fd, s->block, want);
