@@ -74,7 +74,7 @@ static int write_connection(const struct python *p, const char *path, struct err
 static int spawn(struct python *p, const char *connection, struct error *err)
 {
     const struct runner_config *config = p->context->config;
-    CLEANUP(environment_done) struct environment env;
+    CLEANUP(environment_done) struct environment env = { 0 };
     /* -P: no module of the workspace may stand in for the kernel's own; -I: none of the user's either. */
     const char *const argv[] = {
         config->kernel_program, p->careful ? "-I" : "-P", "-m", config->kernel_module, "-f", connection, NULL

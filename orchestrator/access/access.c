@@ -97,6 +97,15 @@ static bool host_allowed(const struct config *cfg, const char *host)
     return is_loopback_name(host, len) || listed(cfg->allowed_hosts, host, len);
 }
 
+/* A name could be made to point here by whoever owns it; an address, or a name the operator listed, could
+ * not. */
+static bool host_is_fixed(const struct config *cfg, const char *host)
+{
+    size_t len = host ? host_length(host) : 0;
+
+    return len > 0 && (host[0] == '[' || strspn(host, "0123456789.") >= len || host_allowed(cfg, host));
+}
+
 /* A page of this very server may call it: its Origin is http(s)://<Host>. */
 static bool origin_is_own(const char *origin, const char *host)
 {
@@ -123,7 +132,7 @@ int access_check_open(const struct access *a, const struct http_request *req, bo
             err, ERR_FORBIDDEN,
             "Host: this open server answers loopback names only; add the name to ALLOWED_HOSTS or set "
             "CODE_INTERPRETER_API_KEY");
-    if (origin && !origin_is_own(origin, host))
+    if (origin && !(origin_is_own(origin, host) && host_is_fixed(cfg, host)))
         return error_set(err, ERR_FORBIDDEN,
                          "Origin: an open server takes no calls from web pages of others; set "
                          "CODE_INTERPRETER_API_KEY to allow browsers");

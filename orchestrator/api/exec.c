@@ -54,7 +54,9 @@ static json_t *split_args(const char *text)
 {
     json_t *args = json_array();
 
-    for (const char *p = text + strspn(text, " \t\r\n"); *p; p += strspn(p, " \t\r\n")) {
+    /* One more than is allowed is enough to be refused. */
+    for (const char *p = text + strspn(text, " \t\r\n"); *p && json_array_size(args) <= MAX_ARGS;
+         p += strspn(p, " \t\r\n")) {
         size_t len = strcspn(p, " \t\r\n");
         (void)json_array_append_new(args, json_stringn(p, len));
         p += len;
@@ -66,19 +68,16 @@ static int take_args(json_t *given, json_t **ret, struct error *err)
 {
     if (!given)
         return 0;
-    if (json_is_string(given)) {
-        *ret = split_args(json_string_value(given));
-        return 0;
-    }
-    if (!json_is_array(given) || json_array_size(given) > MAX_ARGS)
+    json_auto_t *args = json_is_string(given) ? split_args(json_string_value(given)) : json_incref(given);
+    if (!json_is_array(args) || json_array_size(args) > MAX_ARGS)
         return error_set(err, ERR_INVALID, "args: expected a string or an array of at most %d strings",
                          MAX_ARGS);
-    for (size_t i = 0; i < json_array_size(given); i++) {
-        const json_t *arg = json_array_get(given, i);
+    for (size_t i = 0; i < json_array_size(args); i++) {
+        const json_t *arg = json_array_get(args, i);
         if (!json_is_string(arg) || strlen(json_string_value(arg)) != json_string_length(arg))
             return error_set(err, ERR_INVALID, "args: element %zu is not a string without NUL characters", i);
     }
-    *ret = json_incref(given);
+    *ret = json_incref(args);
     return 0;
 }
 

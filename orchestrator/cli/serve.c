@@ -137,8 +137,12 @@ static void stop_parts(struct server *s)
     if (s->listener)
         http_server_quiesce(s->listener);
     if (s->sessions)
-        execution_cancel_all(s->sessions); /* answers go out before the listener stops */
+        IGNORE(execution_cancel_all(s->sessions)); /* answers go out before the listener stops */
     http_server_stop(s->listener);
+    if (s->sessions && !execution_cancel_all(s->sessions)) {
+        log_error("stopping without waiting any longer: a sandbox does not let go");
+        _exit(1); /* its thread still uses what would be freed; the next start takes the sandboxes over */
+    }
     service_stop(s->service);
     engine_close(s->engine);
     service_free(s->service);

@@ -27,6 +27,18 @@ static DIR *open_dir_at(int dir_fd, const char *name)
     return d;
 }
 
+/* By a descriptor that cannot be a link: chmod(2) itself follows them. */
+static void allow_owner(int dir_fd, const char *name)
+{
+    char path[64];
+
+    auto_close int fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    IGNORE(chmod(path, 0700)); /* what stays closed is reported by whoever opens it next */
+}
+
 /*
  * Empties one directory below top and removes it. Its subdirectories are moved up into top under fresh names,
  * where the caller finds them: so any depth is undone two levels at a time.
@@ -34,7 +46,7 @@ static DIR *open_dir_at(int dir_fd, const char *name)
 static int flatten(int top_fd, const char *name, unsigned *serial, struct error *err)
 {
     /* A directory without permission bits stops its owner; the service need not be root. */
-    IGNORE(fchmodat(top_fd, name, 0700, 0)); /* it is a directory: unlink(2) has just said so */
+    allow_owner(top_fd, name);
     CLEANUP(closedirp) DIR *d = open_dir_at(top_fd, name);
     struct dirent *e;
 

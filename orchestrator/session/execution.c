@@ -120,15 +120,21 @@ static struct execution *execution_new(struct session *s, struct execution_reque
 
 /* ---- all executions of the table ---- */
 
-static void register_running(struct execution *x)
+static int register_running(struct execution *x, struct error *err)
 {
     struct session_table *t = x->session->table;
+    int r = 0;
 
     (void)pthread_mutex_lock(&t->lock);
-    x->all_next = t->executions;
-    t->executions = x;
-    t->execution_threads++;
+    if (t->stopping) {
+        r = error_set(err, ERR_UNAVAILABLE, "the service is stopping; try again when it has started again");
+    } else {
+        x->all_next = t->executions;
+        t->executions = x;
+        t->execution_threads++;
+    }
     (void)pthread_mutex_unlock(&t->lock);
+    return r;
 }
 
 void execution_unregister(struct execution *x)
@@ -159,11 +165,12 @@ static void rouse(int event_fd)
     IGNORE(write(event_fd, &one, sizeof one)); /* EAGAIN: it is readable already */
 }
 
-void execution_cancel_all(struct session_table *t)
+bool execution_cancel_all(struct session_table *t)
 {
     int64_t deadline = clock_mono_ms() + STOP_MS;
 
     (void)pthread_mutex_lock(&t->lock);
+    t->stopping = true;
     for (struct execution *x = t->executions; x; x = x->all_next) {
         atomic_store(&x->cancelled, true);
         rouse(x->wake_fd);
@@ -173,7 +180,9 @@ void execution_cancel_all(struct session_table *t)
         table_wait(t, deadline);
     if (t->execution_threads > 0)
         log_error("%u executions did not end in time", t->execution_threads);
+    bool all = t->execution_threads == 0;
     (void)pthread_mutex_unlock(&t->lock);
+    return all;
 }
 
 unsigned execution_cancel_session(struct session *s)
@@ -200,7 +209,11 @@ static int start_thread(struct execution *x, struct error *err)
     (void)pthread_attr_setstacksize(&attr, THREAD_STACK);
     (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     execution_ref(x);
-    register_running(x);
+    if (register_running(x, err) < 0) {
+        (void)pthread_attr_destroy(&attr);
+        execution_unref(x);
+        return -1;
+    }
     int rc = pthread_create(&thread, &attr, execution_thread, x);
     (void)pthread_attr_destroy(&attr);
     if (rc != 0) {
@@ -333,10 +346,13 @@ int execution_output(struct execution *x, enum execution_output which, struct bu
 
 int execution_reader_init(struct execution_reader *r, struct execution *x, bool only_end, struct error *err)
 {
-    *r = (struct execution_reader){ .x = x, .only_end = only_end };
+    *r = (struct execution_reader){
+        .only_end = only_end
+    }; /* without an execution there is nothing to undo */
     r->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (r->event_fd < 0)
         return error_errno(err, errno, "eventfd");
+    r->x = x;
     execution_ref(x);
     (void)pthread_mutex_lock(&x->lock);
     r->link = x->readers;

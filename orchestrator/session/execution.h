@@ -83,8 +83,9 @@ void execution_cancel(struct execution *x); /* ends the program, its whole tree;
 
 unsigned
 execution_cancel_session(struct session *s); /* all of a session, the table's lock held; gives how many */
-/* Cancels all that run and waits up to 10 s until their threads have ended: the table may be freed then. */
-void execution_cancel_all(struct session_table *t);
+/* Lets no more begin, cancels all that run and waits up to 10 s until their threads have ended. False: some
+   have not, and the table must not be freed. */
+bool execution_cancel_all(struct session_table *t) MUST_CHECK;
 
 /* A position in the events of one execution, with a descriptor that becomes readable when there is more. */
 struct execution_reader {

@@ -322,6 +322,11 @@ int session_enter(struct session *s, bool *ret_started, struct error *err)
         (void)pthread_mutex_unlock(&s->table->lock);
         return error_set(err, ERR_NOT_FOUND, "the session was deleted");
     }
+    if (s->table->stopping) {
+        (void)pthread_mutex_unlock(&s->table->lock);
+        return error_set(err, ERR_UNAVAILABLE,
+                         "the service is stopping; try again when it has started again");
+    }
     s->running++;
     (void)pthread_mutex_unlock(&s->table->lock);
     if (obtain_sandbox(s, &started, err) < 0) {

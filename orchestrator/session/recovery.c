@@ -30,21 +30,21 @@ static bool listed_running(const struct engine_containers *list, const char *con
     return false;
 }
 
-/* Live sessions whose container the engine does not show as running lose it. */
-static void drop_missing(struct session_table *t, const struct engine_containers *list)
-{
-    for (;;) {
-        char missing[ENGINE_ID_SIZE] = "";
+struct container_ids {
+    char (*ids)[ENGINE_ID_SIZE];
+    size_t count;
+};
 
-        (void)pthread_mutex_lock(&t->lock);
-        for (size_t i = 0; i < t->count && !missing[0]; i++)
-            if (t->items[i]->state == SESSION_LIVE && !listed_running(list, t->items[i]->container_id))
-                memcpy(missing, t->items[i]->container_id, sizeof missing);
-        (void)pthread_mutex_unlock(&t->lock);
-        if (!missing[0])
-            return;
-        session_table_container_died(t, missing, "its sandbox was removed or stopped by somebody");
-    }
+/* Which containers live sessions have now: one that is started later is not in the list that the engine
+ * gives. */
+static void remember_live(struct session_table *t, struct container_ids *live)
+{
+    (void)pthread_mutex_lock(&t->lock);
+    live->ids = xcalloc(t->count, sizeof *live->ids);
+    for (size_t i = 0; i < t->count; i++)
+        if (t->items[i]->state == SESSION_LIVE)
+            memcpy(live->ids[live->count++], t->items[i]->container_id, ENGINE_ID_SIZE);
+    (void)pthread_mutex_unlock(&t->lock);
 }
 
 int session_table_reconcile(struct session_table *t, struct error *err)
@@ -52,11 +52,15 @@ int session_table_reconcile(struct session_table *t, struct error *err)
     struct engine *e = t->env->engine;
     CLEANUP(engine_containers_done) struct engine_containers list = { 0 };
     auto_free char *label = xasprintf(SANDBOX_LABEL_INSTANCE "=%s", t->env->instance);
+    struct container_ids live = { 0 };
 
-    if (e->ops->list(e, label, &list, err) < 0)
-        return error_wrap(err, "list sandboxes");
-    drop_missing(t, &list);
-    return 0;
+    remember_live(t, &live);
+    int r = e->ops->list(e, label, &list, err);
+    for (size_t i = 0; r == 0 && i < live.count; i++)
+        if (!listed_running(&list, live.ids[i]))
+            session_table_container_died(t, live.ids[i], "its sandbox was removed or stopped by somebody");
+    free(live.ids);
+    return r == 0 ? 0 : error_wrap(err, "list sandboxes");
 }
 
 /* ---- start-up ---- */
@@ -88,6 +92,7 @@ static bool readopt(struct session_table *t, const struct engine_container *c)
     if (good && s->state == SESSION_STORED) { /* LIVE: an earlier try to become ready got this far */
         (void)pthread_mutex_lock(&t->lock);
         session_set_state(s, SESSION_LIVE);
+        s->live_since_ms = s->last_used_ms; /* about: when it started is not kept */
         s->generation++;
         t->places_used++;
         (void)pthread_mutex_unlock(&t->lock);

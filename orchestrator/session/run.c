@@ -7,6 +7,7 @@
 #include "orchestrator/session/execution_internal.h"
 #include "orchestrator/session/link.h"
 
+#define MAX_SENTENCE 1000 /* bytes of a message from the sandbox */
 #define LIFE_TRIES 4      /* of LINK_HELLO_MS each */
 #define SILENCE_MS 5000   /* after so much silence the runner is asked whether it lives */
 #define CANCEL_MS 10000   /* from CANCEL to END: SIGINT, its grace, SIGKILL */
@@ -87,7 +88,8 @@ static int take_end(struct run *r, const struct frame *f, struct error *err)
                      "cpu_ms", &cpu, "memory", &memory, "truncated", &truncated, "kernel_lost", &kernel_lost,
                      "skipped_displays", &undisplayed) < 0)
         return error_wrap(err, "the runner's END");
-    const char *signal = json_string_value(signal_word), *message = json_string_value(sentence);
+    const char *signal = json_string_value(signal_word), *given = json_string_value(sentence);
+    auto_free char *message = given ? xstrndup(given, MAX_SENTENCE) : NULL;
     end_with(r, reason_of(reason), code, message);
     (void)snprintf(res->signal, sizeof res->signal, "%s", signal ? signal : "");
     res->wall_ms = MAX(0, wall);
@@ -195,7 +197,7 @@ static int connect_runner(struct run *r, struct error *err)
 
 static char *lost_notice(const char *why)
 {
-    size_t len = strlen(why);
+    size_t len = strnlen(why, MAX_SENTENCE);
 
     while (len > 0 && why[len - 1] == '.')
         len--;

@@ -87,6 +87,11 @@ void sandbox_spec_limits(const struct config *cfg, struct engine_spec *spec)
     spec->fsize_bytes = cfg->max_file_mb * MIB;
 }
 
+static char *container_name(const struct sandbox_host *h, const char *box)
+{
+    return xasprintf("carrel-%.12s-%s", h->instance, box);
+}
+
 static int create(const struct sandbox_host *h, const char *session_id, const char *box, uint32_t uid,
                   char ret_id[ENGINE_ID_SIZE], struct error *err)
 {
@@ -95,7 +100,7 @@ static int create(const struct sandbox_host *h, const char *session_id, const ch
     auto_free char *run = sandbox_box_path(h, box, "run");
     auto_free char *passwd = sandbox_box_path(h, box, "passwd");
     auto_free char *group = sandbox_box_path(h, box, "group");
-    auto_free char *name = xasprintf("carrel-%.12s-%s", h->instance, box);
+    auto_free char *name = container_name(h, box);
     auto_free char *tmp = xasprintf("rw,nosuid,nodev,exec,size=%" PRId64 "m,mode=1777",
                                     h->config->sandbox_tmp_mb);
     auto_free char *kernel = xasprintf(
@@ -165,6 +170,26 @@ static int wait_for_runner(const struct sandbox_host *h, const char *box, const 
     }
 }
 
+/* The box's former container is still there: its removal failed, or a creation went well after all. */
+static int recreate(const struct sandbox_host *h, const char *session_id, const char *box, uint32_t uid,
+                    char ret_id[ENGINE_ID_SIZE], struct error *err)
+{
+    auto_free char *name = container_name(h, box);
+
+    log_warn("removing container %s, which is in the way", name);
+    if (h->engine->ops->remove(h->engine, name, err) < 0)
+        return -1;
+    return create(h, session_id, box, uid, ret_id, err);
+}
+
+/* What the engine found wrong with our request is no mistake of the caller's. */
+static int not_the_callers(int result, struct error *err)
+{
+    if (err->kind != ERR_TIMEOUT && err->kind != ERR_LIMIT)
+        err->kind = ERR_UNAVAILABLE;
+    return result;
+}
+
 int sandbox_start(const struct sandbox_host *h, const char *session_id, const char *box, uint32_t uid,
                   char ret_container[ENGINE_ID_SIZE], struct error *err)
 {
@@ -173,14 +198,12 @@ int sandbox_start(const struct sandbox_host *h, const char *session_id, const ch
     if (fresh_run_dir(h, box, uid, err) < 0 || reset_root(h, box, "data", uid, err) < 0 ||
         reset_root(h, box, "home", uid, err) < 0 || write_identity(h, box, uid, err) < 0)
         return error_wrap(err, "prepare a sandbox");
-    if (create(h, session_id, box, uid, id, err) < 0) {
-        if (err->kind == ERR_NOT_FOUND) /* the engine knows no such image */
-            err->kind = ERR_UNAVAILABLE;
-        return error_wrap(err, "create a sandbox");
-    }
+    if (create(h, session_id, box, uid, id, err) < 0 &&
+        (err->kind != ERR_CONFLICT || recreate(h, session_id, box, uid, id, err) < 0))
+        return not_the_callers(error_wrap(err, "create a sandbox"), err);
     if (h->engine->ops->start(h->engine, id, err) < 0 || wait_for_runner(h, box, id, err) < 0) {
         sandbox_stop(h, id);
-        return error_wrap(err, "start a sandbox");
+        return not_the_callers(error_wrap(err, "start a sandbox"), err);
     }
     (void)stpcpy(ret_container, id);
     return 0;

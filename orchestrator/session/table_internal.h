@@ -21,6 +21,7 @@ struct session_table {
     unsigned cleaned;
     uint64_t removals;            /* sessions removed: a row read before one is read again */
     struct execution *executions; /* all that are under way */
+    bool stopping;                /* no more executions begin */
     unsigned execution_threads;   /* that may still touch the table */
     int64_t told_ms;              /* when the sandboxes were last told that we live */
 };

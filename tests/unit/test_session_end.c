@@ -63,7 +63,7 @@ static int teardown(void **state)
     struct fixture *f = *state;
     struct error err = { 0 };
 
-    execution_cancel_all(f->table);
+    assert_true(execution_cancel_all(f->table));
     session_table_free(f->table);
     fake_runner_free(f->runner);
     engine_close(f->engine);

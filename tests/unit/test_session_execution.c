@@ -61,7 +61,7 @@ static int teardown(void **state)
     struct fixture *f = *state;
     struct error err = { 0 };
 
-    execution_cancel_all(f->table);
+    assert_true(execution_cancel_all(f->table));
     session_table_free(f->table);
     fake_runner_free(f->runner);
     engine_close(f->engine);
@@ -218,6 +218,47 @@ static void a_failed_start_leaves_nothing_and_can_be_tried_again(void **state)
     assert_int_equal(fake_engine_total(f->engine), 0);
     assert_int_equal(a->state, SESSION_STORED);
     run(a, "bash", "out:now", ENDED_OK, "now");
+    session_unpin(a);
+}
+
+static void a_container_in_the_way_is_removed(void **state)
+{
+    struct fixture *f = *state;
+    struct session *a = resolve(f, f->alice, "a");
+
+    fake_engine_fail(f->engine, FAKE_CREATE, 1, ERR_CONFLICT, "the name is in use");
+    run(a, "bash", "out:now", ENDED_OK, "now");
+    session_unpin(a);
+}
+
+static void faults_of_the_engine_are_not_the_callers(void **state)
+{
+    static const enum error_kind kinds[] = { ERR_INVALID, ERR_NOT_FOUND, ERR_UPSTREAM, ERR_INTERNAL };
+    struct fixture *f = *state;
+    struct session *a = resolve(f, f->alice, "a");
+
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        struct error err = { 0 };
+        fake_engine_fail(f->engine, FAKE_START, 1, kinds[i], "bad");
+        assert_int_equal(session_enter(a, NULL, &err), -1);
+        assert_int_equal(err.kind, ERR_UNAVAILABLE);
+    }
+    session_unpin(a);
+}
+
+static void nothing_begins_while_the_service_stops(void **state)
+{
+    struct fixture *f = *state;
+    struct session *a = resolve(f, f->alice, "a");
+    struct execution *x = start(a, "bash", "wait");
+    struct error err = { 0 };
+
+    fake_runner_wait_runs(f->runner, 1);
+    assert_true(execution_cancel_all(f->table));
+    finish(x, ENDED_CANCELLED, "");
+    execution_unref(x);
+    assert_int_equal(session_enter(a, NULL, &err), -1);
+    assert_int_equal(err.kind, ERR_UNAVAILABLE);
     session_unpin(a);
 }
 
@@ -396,7 +437,7 @@ static void a_restart_takes_sandboxes_back_and_removes_strays(void **state)
     fake_engine_add(f->engine, "stray", stray_labels, 2, ENGINE_RUNNING, "/nowhere", stray);
     session_unpin(a);
     session_unpin(b);
-    execution_cancel_all(f->table); /* waits for the threads of those that ended */
+    assert_true(execution_cancel_all(f->table)); /* waits for the threads of those that ended */
     session_table_free(f->table);
     fake_engine_die(f->engine, id_b, 1, false);
 
@@ -425,6 +466,9 @@ int main(void)
         CASE(the_least_recently_used_idle_session_gives_its_place),
         CASE(a_session_that_executes_is_never_evicted),
         CASE(a_failed_start_leaves_nothing_and_can_be_tried_again),
+        CASE(a_container_in_the_way_is_removed),
+        CASE(faults_of_the_engine_are_not_the_callers),
+        CASE(nothing_begins_while_the_service_stops),
         CASE(files_that_a_run_made_are_in_its_result),
         CASE(python_calls_queue_and_the_queue_is_bounded),
         CASE(a_waiting_call_can_be_cancelled),
